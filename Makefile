@@ -1,0 +1,67 @@
+# Every target makes .venv when it is missing. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+GOLDEN ?= tests/data/golden
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help install demo serve check lint types imports unit js test golden clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Python 3.11 or newer is needed, {sys.version.split()[0]} found; try: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing collapsewatch with its server, worker and demo (torch is the large part) ..."
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing collapsewatch with everything its tests need (torch is the large part) ..."
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+install: $(VENV)/.demo ## Create .venv with everything the demo and the service need
+
+demo: $(VENV)/.demo ## Train two small agents on the CPU and watch one collapse
+	$(BIN)/collapsewatch demo $(ARGS)
+
+serve: $(VENV)/.demo ## Start the service in its embedded form
+	$(BIN)/collapsewatch serve $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports --no-cache
+
+unit: $(VENV)/.dev
+	$(BIN)/pytest -q -m 'not integration and not browser'
+
+js:
+	node --test tests/frontend/*.test.js
+
+check: lint types imports unit js ## Style, types, import rules, unit tests: before every commit
+
+test: $(VENV)/.dev ## Everything, with real Redis, PostgreSQL and Chromium
+	scripts/system_packages.sh redis-server postgresql chromium nodejs curl
+	$(MAKE) lint types imports
+	node --test tests/frontend/*.test.js
+	$(BIN)/python -m tests.golden $(GOLDEN)
+	COLLAPSEWATCH_TEST_SERVERS=required $(BIN)/pytest -q
+
+golden: $(VENV)/.dev ## Compare the metrics with reference vectors: make golden GOLDEN=<folder>
+	$(BIN)/python -m tests.golden $(GOLDEN)
+
+clean: ## Remove .venv and everything built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m collapsewatch` is the console script."""
+
+from collapsewatch.cli import main
+
+main()

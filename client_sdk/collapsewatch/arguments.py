@@ -1,0 +1,153 @@
+"""Arguments of the public calls, brought into the form of the wire types."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from collapsewatch.columns import rollouts_of_columns
+from collapsewatch.contracts.base import WireModel
+from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout
+from collapsewatch.contracts.scoring import ScorerConfig
+from collapsewatch.errors import InvalidInputError
+from collapsewatch.plain import SupportsToList, described, invalid_input, plain_column, plain_value
+
+MAX_VALUES_PER_POINT = 1000
+"""The wire type's own limit."""
+
+Scorer = Literal["policy", "reference", "lexical"] | ScorerConfig | Mapping[str, Any]
+"""What says who scores."""
+Column = Sequence[Any] | SupportsToList
+"""One entry per rollout: a list, tuple, array or tensor."""
+
+Model = TypeVar("Model", bound=WireModel)
+
+
+def validated(model: type[Model], **given: object) -> Model:
+    """The wire type with these fields.
+
+    Raises:
+        InvalidInputError: in one line, what was wrong and what was given.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise invalid_input(error) from error
+
+
+def scorer_config(scorer: Scorer, **options: object) -> ScorerConfig:
+    """A scorer by its name, its fields or itself, with further fields on top.
+
+    Raises:
+        InvalidInputError: no scorer, or one with unusable fields.
+    """
+    if isinstance(scorer, ScorerConfig):
+        given = scorer.model_dump(exclude_unset=True)
+    elif isinstance(scorer, Mapping):
+        given = dict(scorer)
+    else:
+        given = {"kind": scorer}
+    given.update((name, value) for name, value in options.items() if value is not None)
+    if isinstance(given.get("checkpoint"), os.PathLike):
+        given["checkpoint"] = os.fspath(given["checkpoint"])
+    return validated(ScorerConfig, **given)
+
+
+def rollouts_argument(
+    rollouts: Sequence[Rollout | Mapping[str, Any]] | None, columns: Mapping[str, Column | None]
+) -> list[Any]:
+    """The batch's rollouts, given as such or as columns.
+
+    Raises:
+        InvalidInputError: both or neither were given, or the columns do not fit together.
+    """
+    if rollouts is None:
+        return rollouts_of_columns(columns)
+    given = [name for name, column in columns.items() if column is not None]
+    if given:
+        raise InvalidInputError(f"a batch is given as `rollouts` or as columns, not both: {', '.join(given)}")
+    return plain_column("rollouts", rollouts)
+
+
+def tags_argument(tags: ReasoningTags | tuple[str, str] | Mapping[str, Any] | None) -> ReasoningTags:
+    """The reasoning tags; `<think>` and `</think>` when absent.
+
+    Raises:
+        InvalidInputError: neither tags nor a pair of them.
+    """
+    if tags is None:
+        return ReasoningTags()
+    if isinstance(tags, ReasoningTags):
+        return tags
+    if isinstance(tags, Mapping):
+        return validated(ReasoningTags, **tags)
+    if isinstance(tags, tuple | list) and len(tags) == 2:
+        return validated(ReasoningTags, open=tags[0], close=tags[1])
+    raise InvalidInputError(
+        f"`reasoning_tags` must be a pair of tags or `ReasoningTags`, got {described(tags)}",
+        kind="reasoning_tags",
+    )
+
+
+def range_argument(reward_range: Sequence[float] | None) -> tuple[Any, Any]:
+    """Lowest and highest reward; two times None when absent.
+
+    Raises:
+        InvalidInputError: not a pair.
+    """
+    if reward_range is None:
+        return None, None
+    pair = plain_column("reward_range", reward_range)
+    if len(pair) != 2:
+        raise InvalidInputError(f"`reward_range` must be a pair (lowest, highest), got {described(pair)}")
+    return pair[0], pair[1]
+
+
+def matrix_argument(matrix: CrossLogProbs | Mapping[str, Any] | None) -> Any:
+    """The cross-scoring matrix, with arrays made plain."""
+    if isinstance(matrix, Mapping):
+        return {name: plain_value(value) for name, value in matrix.items()}
+    return matrix
+
+
+def finite_values(values: Mapping[str, Any]) -> tuple[list[tuple[str, float]], list[InvalidInputError]]:
+    """The finite numbers among the values, and what is wrong with each of the others.
+
+    Raises:
+        InvalidInputError: not a mapping.
+    """
+    if not isinstance(values, Mapping):
+        raise InvalidInputError(f"`log` takes a dict of numbers, got {described(values)}", kind="values type")
+    kept: list[tuple[str, float]] = []
+    problems: list[InvalidInputError] = []
+    for name, value in values.items():
+        try:
+            kept.append((_metric_name(name), _finite_number(name, value)))
+        except InvalidInputError as problem:
+            problems.append(problem)
+    return kept, problems
+
+
+def _metric_name(name: object) -> str:
+    if not isinstance(name, str) or not 1 <= len(name.strip()) <= 200:
+        raise InvalidInputError(
+            f"a metric's name must be text of 1 to 200 characters, got {described(name)}", kind="name"
+        )
+    return name.strip()
+
+
+def _finite_number(name: str, value: object) -> float:
+    plain = plain_value(value)
+    while isinstance(plain, list) and len(plain) == 1:
+        plain = plain[0]
+    if isinstance(plain, str | bytes):
+        raise InvalidInputError(f"{name!r} is no number: {described(plain)}", kind=f"{name} type")
+    try:
+        number = float(plain)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{name!r} is no number: {described(plain)}", kind=f"{name} type") from error
+    if not math.isfinite(number):
+        raise InvalidInputError(f"{name!r} is {number}: JSON has no such number", kind=f"{name} not finite")
+    return number

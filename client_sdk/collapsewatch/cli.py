@@ -1,0 +1,123 @@
+"""The command `collapsewatch`: finds the program behind a subcommand and hands it the arguments.
+
+The programs live in other packages and need their extras, so they are named here as text and imported when
+they are asked for. `collapsewatch --help` works with the light install.
+"""
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version as installed_version
+from importlib.util import find_spec
+from typing import Any
+
+import typer
+
+# fmt: off
+_SERVER = (
+    "alembic", "fastapi", "numpy", "plotly", "psycopg", "pydantic_settings", "redis", "sqlalchemy",
+    "starlette", "uvicorn",
+)
+_WORKER = (
+    "numpy", "pydantic_settings", "redis", "regex", "safetensors", "scipy", "sklearn", "tokenizers",
+    "torch", "transformers",
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A typer application in another package, and what it needs."""
+
+    target: str
+    """`module:attribute`."""
+    extra: str
+    modules: tuple[str, ...]
+    """Top-level modules that the extra brings: when one of these is missing, so is the extra."""
+
+
+PROGRAMS = {
+    "serve": Program("collapsewatch_server.main:serve_app", "server", _SERVER),
+    "keys": Program("collapsewatch_server.main:keys_app", "server", _SERVER),
+    "worker": Program("collapsewatch_worker.main:app", "worker", _WORKER),
+    "demo": Program("collapsewatch.demo.main:app", "demo", (*_SERVER, *_WORKER, "rich")),
+}
+
+# Options belong to the program behind the subcommand, `--help` included.
+_PASS_ON: dict[str, Any] = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "help_option_names": [],
+}
+
+app = typer.Typer(
+    name="collapsewatch",
+    help="Live monitor for template collapse in RL training of language-model agents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command(context_settings=_PASS_ON)
+def serve(context: typer.Context) -> None:
+    """Serve the page and take in runs; one process with all it needs."""
+    run_program("serve", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def keys(context: typer.Context) -> None:
+    """Make and withdraw the keys that trainers and workers send."""
+    run_program("keys", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def worker(context: typer.Context) -> None:
+    """Score batches on this machine's GPU or CPU."""
+    run_program("worker", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def demo(context: typer.Context) -> None:
+    """Train two small agents and watch one of them collapse."""
+    run_program("demo", context.args)
+
+
+@app.command()
+def version() -> None:
+    """Print the installed version."""
+    print(installed_version("collapsewatch"))
+
+
+def run_program(name: str, arguments: list[str], programs: dict[str, Program] = PROGRAMS) -> None:
+    """Runs the program behind a subcommand.
+
+    Raises:
+        typer.Exit: code 1, when the program's extra is not installed.
+        ImportError: any other failure to import; it is a defect and keeps its traceback.
+    """
+    program = programs[name]
+    module, _, attribute = program.target.partition(":")
+    try:
+        application = getattr(import_module(module), attribute)
+        application(args=arguments, prog_name=f"collapsewatch {name}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        # A module of the extra that cannot be found at all. When it is there and something inside it
+        # is not, installing the extra would not help.
+        if missing not in program.modules or find_spec(missing) is not None:
+            raise
+        print(
+            f"`collapsewatch {name}` needs {missing}: pip install 'collapsewatch[{program.extra}]'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1) from None
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="collapsewatch")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Columns of a batch, one entry per rollout, turned into single-turn rollouts."""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, cast
+
+from collapsewatch.errors import InvalidInputError
+from collapsewatch.plain import described, plain_column
+
+_TURN_FIELDS = {
+    "prompts": "prompt",
+    "prompt_token_ids": "prompt_token_ids",
+    "responses": "response",
+    "response_token_ids": "response_token_ids",
+    "response_log_probs": "response_log_probs",
+    "reasonings": "reasoning",
+    "actions": "action",
+}
+_ROLLOUT_FIELDS = {"group_ids": "group_id", "rewards": "reward", "successes": "success"}
+
+
+def rollouts_of_columns(columns: Mapping[str, object]) -> list[dict[str, Any]]:
+    """One rollout per row, in the form of `Rollout`. Columns that are None are left out.
+
+    Without `group_ids`, rows with the same prompt form a group, whose id is the same in every batch.
+
+    Raises:
+        InvalidInputError: no column, columns of different lengths, or nothing to group by.
+    """
+    given = {name: plain_column(name, column) for name, column in columns.items() if column is not None}
+    if not given:
+        raise InvalidInputError("a batch needs `rollouts`, or columns such as `prompts` and `responses`")
+    lengths = {name: len(column) for name, column in given.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise InvalidInputError(f"columns differ in length: {told}", kind="column lengths")
+    if "group_ids" not in given:
+        given["group_ids"] = _prompt_groups(given)
+    given["group_ids"] = [_group_name(group) for group in given["group_ids"]]
+    return [_row(given, position) for position in range(len(given["group_ids"]))]
+
+
+def _row(columns: Mapping[str, list[Any]], position: int) -> dict[str, Any]:
+    turn = {field: columns[name][position] for name, field in _TURN_FIELDS.items() if name in columns}
+    rollout = {field: columns[name][position] for name, field in _ROLLOUT_FIELDS.items() if name in columns}
+    return {**rollout, "turns": [turn]}
+
+
+def _group_name(group: object) -> object:
+    """Numbers as text; anything else is left for the batch's validation to judge."""
+    return str(group) if isinstance(group, int) else group
+
+
+def _prompt_groups(columns: Mapping[str, list[Any]]) -> list[str]:
+    """A name for each row's prompt: a digest of its token ids, else of its text."""
+    prompts = columns.get("prompt_token_ids") or columns.get("prompts")
+    if prompts is None:
+        raise InvalidInputError("without `prompts` or `prompt_token_ids`, a batch needs `group_ids`")
+    return ["prompt-" + blake2b(_prompt_bytes(prompt), digest_size=8).hexdigest() for prompt in prompts]
+
+
+def _prompt_bytes(prompt: object) -> bytes:
+    if isinstance(prompt, str):
+        return prompt.encode("utf-8", "surrogatepass")
+    try:
+        return array("q", cast(Iterable[int], prompt)).tobytes()
+    except (TypeError, OverflowError) as error:
+        raise InvalidInputError(
+            f"a prompt must be text or token ids, got {described(prompt)}", kind="prompt type"
+        ) from error

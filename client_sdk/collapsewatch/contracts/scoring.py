@@ -1,0 +1,262 @@
+"""Who scores a batch, the job as a worker receives it, and what the worker answers.
+
+Legend: R scored reasoning traces (rows), N distinct prompts (columns).
+"""
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from collapsewatch.contracts.base import FiniteFloat, Identifier, Name, Step, WireModel
+
+
+class ScorerKind(StrEnum):
+    """Source: METRICS.md section 2, "Who scores"."""
+
+    policy = "policy"
+    """The policy that wrote the batch: from its checkpoint, or a matrix that the trainer sends."""
+    reference = "reference"
+    """A fixed causal language model: a proxy."""
+    lexical = "lexical"
+    """No model at all: text similarity; retrieval metrics only, never nats."""
+
+
+class LexicalMethod(StrEnum):
+    """Source: METRICS.md section 6."""
+
+    tfidf_prompt = "tfidf_prompt"
+    """TF-IDF cosine of reasoning and prompt."""
+    group_centroid = "group_centroid"
+    """TF-IDF cosine of a reasoning and the mean of its group's others (leave one out)."""
+
+
+class ScorerConfig(WireModel):
+    """Who scores, on what, and how much of it."""
+
+    kind: ScorerKind = ScorerKind.lexical
+    checkpoint: str | None = Field(None, min_length=1, max_length=1000)
+    """Hugging Face folder on the worker's host. For `policy` it may hold `{policy_version}` and `{step}`."""
+    lexical_method: LexicalMethod = LexicalMethod.group_centroid
+    scopes: list[Annotated[str, Field(pattern=r"^(first_turn|turns|trajectory)$")]] = Field(
+        default_factory=lambda: ["first_turn"], min_length=1, max_length=3
+    )
+    """`turns` stands for one scope `turn/<t>` per turn index."""
+    num_samples: Annotated[int, Field(ge=8)] | None = None
+    """Cap on the scored rows per scope, drawn with `seed`; all of them when absent."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+    @model_validator(mode="after")
+    def _names_its_model(self) -> Self:
+        if self.kind is ScorerKind.reference and self.checkpoint is None:
+            raise ValueError("a `reference` scorer needs `checkpoint`")
+        return self
+
+
+class ClaimRequest(WireModel):
+    worker: Name
+    """Name of the claiming worker process, unique per process."""
+    wait_seconds: Annotated[float, Field(ge=0, le=30)] = 0
+    """How long the call may wait for a job to appear."""
+    job_id: int | None = None
+    """Claim this very job, as the feed suggested; the server's choice when absent."""
+
+
+class Job(WireModel):
+    """One batch to score, as leased to a worker."""
+
+    job_id: int
+    run_id: Identifier
+    batch_id: Identifier
+    step: Step
+    blob_key: str
+    """Where the batch lies in the blob store: zstd-compressed JSON of a `RolloutBatch`."""
+    scorer: ScorerConfig
+    start: int
+    """Which start of this job it is, from 1."""
+    lease_seconds: float
+
+
+class Lease(WireModel):
+    """A worker that holds a job says so by this."""
+
+    worker: Name
+
+
+class LeaseState(WireModel):
+    held: bool
+    """False when the lease was lost; the work may still be handed in."""
+
+
+class JobFailure(WireModel):
+    worker: Name
+    error: str = Field(max_length=2000)
+    """One line: what went wrong."""
+    traceback: str = Field("", max_length=100_000)
+    retry: bool = True
+    """False when trying again cannot help (the batch itself is at fault)."""
+    given_back: bool = False
+    """The worker was told to stop and gives the job back: this start does not count."""
+
+
+class MetricValue(WireModel):
+    """A number with its 95 % bootstrap interval over prompts, where there is one."""
+
+    value: FiniteFloat
+    low: FiniteFloat | None = None
+    high: FiniteFloat | None = None
+
+
+class PromptRetrieval(WireModel):
+    """How well the reasonings of one distinct prompt are traced back to it."""
+
+    group_ids: list[Name]
+    num_rows: int
+    accuracy: FiniteFloat
+    """Share of its rows that retrieve it, ties shared, 0..1."""
+    chance: FiniteFloat
+    """Expected accuracy under a random ranking, 0..1."""
+    preview: str = Field("", max_length=2000)
+    """Start of the prompt's text, for people."""
+    mean_pmi: FiniteFloat | None = None
+    """Mean of matched − marginal over its rows, in nats."""
+    retrieved: list[FiniteFloat] = Field(default_factory=list)
+    """[N] share of its rows that retrieve each prompt of the scope: its row of the heatmap."""
+
+
+class ScopeEvaluation(WireModel):
+    """All metrics of one scope of one batch. Source: METRICS.md section 2."""
+
+    scope: Name
+    num_prompts: int
+    """Distinct prompts, N."""
+    num_rows: int
+    """Scored traces, R."""
+    metrics: dict[Name, MetricValue]
+    """By METRICS.md name, without those that need the run's history (`mi_zscore_ema`)."""
+    ragen: dict[Name, FiniteFloat] = Field(default_factory=dict)
+    """The public code's own variants by its suffix, without the EMA family; sent on as `ragen/…`."""
+    absent: dict[Name, str] = Field(default_factory=dict)
+    """Metric → why it could not be computed."""
+    prompts: list[PromptRetrieval]
+    template: str = ""
+    """Signature of the reasoning tags; a change starts a new baseline."""
+    temperature: FiniteFloat | None = None
+
+
+class VarianceCause(StrEnum):
+    """Why a group's rewards do not vary. Source: METRICS.md section 3."""
+
+    too_easy = "too_easy"
+    too_hard = "too_hard"
+    reward_insensitive = "reward_insensitive"
+    tied = "tied"
+
+
+class GroupReward(WireModel):
+    """Rewards of one prompt group."""
+
+    group_id: Name
+    num_rollouts: int
+    mean: FiniteFloat
+    minimum: FiniteFloat
+    maximum: FiniteFloat
+    std: FiniteFloat | None = None
+    """Sample standard deviation (K − 1); none for a single rollout."""
+    cause: VarianceCause | None = None
+    """Set when the rewards do not vary."""
+
+
+class FilterPreview(WireModel):
+    """What one filter rule would keep of this batch."""
+
+    rule: Name
+    """Such as `top_p 0.9 linear std`."""
+    kept_group_ids: list[Name]
+    num_groups: int
+
+
+class VarianceBucket(WireModel):
+    """Groups of similar reward spread. Source: METRICS.md section 3."""
+
+    name: Name
+    """`Q1` … `Q6` from the smallest spread to the largest, or a range of standard deviations."""
+    num_groups: int
+    reward_variance: FiniteFloat
+    """Mean over its groups, as the next two are."""
+    reward_std: FiniteFloat
+    reward: FiniteFloat
+
+
+class VarianceBuckets(WireModel):
+    """The groups of a batch that have a spread, sorted by it in two ways; empty buckets are left out."""
+
+    quantile: list[VarianceBucket] = Field(default_factory=list)
+    """`Q1` … `Q6`: equal numbers of groups, the remainder in the last, fewer buckets for fewer groups."""
+    fixed: list[VarianceBucket] = Field(default_factory=list)
+    """`[0, 1)` … `[5, ∞)`, by standard deviation."""
+
+
+class SharedPhrase(WireModel):
+    """A run of words that reasonings of several prompts have in common."""
+
+    text: str = Field(max_length=2000)
+    """The words in lower case, joined by spaces; signs count as words."""
+    num_words: int
+    coverage: FiniteFloat
+    """Share of the reasonings that have it, 0..1."""
+    num_prompts: int
+    """Prompts of which at least one reasoning has it."""
+
+
+class TemplateEvidence(WireModel):
+    """What first reasonings of different prompts have in common, read from their text without a model.
+
+    Source: METRICS.md section 6.
+    """
+
+    compression_distance_ratio: FiniteFloat | None = None
+    """Mean compression distance within a prompt ÷ across prompts; → 1 when the prompt no longer matters."""
+    compression_ratio: FiniteFloat | None = None
+    """Compressed ÷ plain size of all reasonings together."""
+    phrases: list[SharedPhrase] = Field(default_factory=list, max_length=100)
+    """Those that make up most of the text first."""
+    min_words: int
+    """Words of the shortest phrase that was looked for."""
+    min_prompts: int
+    """Prompts that had to share it."""
+    num_prompts: int
+    """Distinct prompts of the reasonings that were read."""
+    num_reasonings: int
+    """How many were read."""
+
+
+class ScorerLabel(WireModel):
+    """Shown beside every number."""
+
+    kind: ScorerKind
+    label: Name
+    """Stable over the run, such as `policy: checkpoints/{policy_version}`."""
+    retokenised: bool = False
+    """The text was tokenised again, so the scorer may differ from the sampler."""
+    is_policy: bool = False
+    """Only the policy's own scores estimate I(X;Z) of the policy; all else is a proxy."""
+
+
+class ScoringResult(WireModel):
+    """What a worker hands in for a job."""
+
+    worker: Name
+    scorer: ScorerLabel
+    seconds: FiniteFloat
+    evaluations: list[ScopeEvaluation]
+    batch_metrics: dict[Name, MetricValue] = Field(default_factory=dict)
+    """Of the whole batch: reward, its variance, valid_reasoning_rate, lengths."""
+    absent: dict[Name, str] = Field(default_factory=dict)
+    groups: list[GroupReward] = Field(default_factory=list)
+    filters: list[FilterPreview] = Field(default_factory=list)
+    buckets: VarianceBuckets = Field(default_factory=VarianceBuckets)
+    template_evidence: TemplateEvidence | None = None
+    """None when it cannot be had; `absent` then says why under `compression_distance_ratio`."""
+    num_turns: int = 0
+    num_scored_turns: int = 0

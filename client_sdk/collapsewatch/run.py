@@ -1,0 +1,329 @@
+"""The run: what a trainer holds, and how it is opened."""
+
+import atexit
+import os
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from collapsewatch.arguments import (
+    MAX_VALUES_PER_POINT,
+    Column,
+    Scorer,
+    finite_values,
+    matrix_argument,
+    range_argument,
+    rollouts_argument,
+    scorer_config,
+    tags_argument,
+    validated,
+)
+from collapsewatch.boundary import Boundary, is_strict, log
+from collapsewatch.contracts.base import WireModel
+from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, RolloutBatch, ScalarPoint
+from collapsewatch.contracts.runs import RunStart, RunState, RunUpdate
+from collapsewatch.errors import DeliveryError, InvalidInputError
+from collapsewatch.names import random_run_name
+from collapsewatch.outbox import DropReason, Outbox, Record, RecordKind
+from collapsewatch.plain import json_config, plain_step, plain_value
+from collapsewatch.sender import DROP_REASONS, Sender
+from collapsewatch.settings import Mode, Settings, load_settings
+
+EXIT_SECONDS = 10.0
+"""How long the interpreter's exit may wait for runs that were not finished."""
+
+_open_runs: "set[Run]" = set()
+
+
+def init(
+    project: str = "default",
+    name: str | None = None,
+    *,
+    config: object = None,
+    tags: Sequence[str] | None = None,
+    url: str | None = None,
+    api_key: str | None = None,
+    scorer: Scorer | None = None,
+    run_id: str | None = None,
+    mode: Mode | None = None,
+) -> "Run":
+    """A run that is being sent to the server in the background.
+
+    Never raises and never waits for the network: when an argument cannot be used, the reason is logged and
+    the run comes back disabled (`COLLAPSEWATCH_STRICT=1` raises instead). Call it in one process of a
+    distributed training, usually rank 0.
+
+    Args:
+        name: a readable one is drawn when it is absent; `run_id` serves when that is given.
+        config: hyperparameters: a mapping, dataclass, pydantic model or `argparse.Namespace`.
+        url: the server; else `COLLAPSEWATCH_URL`, else the local server.
+        api_key: project key; else `COLLAPSEWATCH_API_KEY`, else the local server's, for that server only.
+        scorer: who scores the batches; a plain `"lexical"` when absent. See `Run.set_scorer`.
+        run_id: the id of an earlier run, to go on with it; it must have the same project and name.
+        mode: `"disabled"` makes every call do nothing; else `COLLAPSEWATCH_MODE`, else `"online"`.
+    """
+    boundary = Boundary(strict=is_strict())
+    with boundary.guard("init"):
+        settings = load_settings(url=url, api_key=api_key, mode=mode)
+        start = validated(
+            RunStart,
+            run_id=run_id or uuid.uuid4().hex,
+            project=project,
+            name=name or run_id or random_run_name(),
+            config=json_config(config),
+            tags=[] if tags is None else tags,
+            scorer=None if scorer is None else scorer_config(scorer),
+        )
+        return Run(start, settings, boundary)
+    # Reached when the block above failed and said why.
+    start = RunStart(run_id=uuid.uuid4().hex, project="default", name=random_run_name())
+    return Run(start, Settings(url="", mode="disabled"), boundary)
+
+
+class Run:
+    """One training run. Open it with `init`; use it as a context manager, or call `finish`.
+
+    No method raises into training code or waits for the network, `finish` aside, which waits for a bounded
+    time. What cannot be sent is logged on the logger `collapsewatch`, once per sort, and counted in
+    `dropped`.
+    Any thread may call it. In a forked child it does nothing: the run belongs to the process that opened it.
+    """
+
+    def __init__(self, start: RunStart, settings: Settings, boundary: Boundary) -> None:
+        self.id = start.run_id
+        self.project = start.project
+        self.name = start.name
+        self.mode = settings.mode
+        self.url = f"{settings.url}/#/runs/{self.id}" if settings.url else ""
+        """Page of this run; empty when the settings were unusable."""
+        self._settings = settings
+        self._boundary = boundary
+        self._last_step = 0
+        self._sender: Sender | None = None
+        self._state: Literal["open", "finished", "forked"] = "open"
+        self._outbox = Outbox(settings.max_outbox_bytes, self._on_drop)
+        if settings.mode == "online":
+            self._append(RecordKind.start, start)
+            self._sender = Sender(self._outbox, settings, self.id, boundary)
+            self._sender.start()
+            _open_runs.add(self)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How much will never reach the server, by reason; empty when all is well.
+
+        Keys are `<what>_<why>`: batches, values (of `log`), updates, runs; invalid, rejected (by the server),
+        outbox_full, unsent (time was up), closed (after `finish`, or in a forked child).
+        """
+        return self._boundary.dropped
+
+    def log_rollouts(
+        self,
+        step: int,
+        rollouts: Sequence[Rollout | Mapping[str, Any]] | None = None,
+        *,
+        prompts: Column | None = None,
+        responses: Column | None = None,
+        rewards: Column | None = None,
+        group_ids: Column | None = None,
+        prompt_token_ids: Column | None = None,
+        response_token_ids: Column | None = None,
+        response_log_probs: Column | None = None,
+        reasonings: Column | None = None,
+        actions: Column | None = None,
+        successes: Column | None = None,
+        policy_version: str | int | None = None,
+        temperature: float | None = None,
+        reward_range: tuple[float, float] | None = None,
+        reasoning_tags: ReasoningTags | tuple[str, str] | None = None,
+        cross_log_probs: CrossLogProbs | Mapping[str, Any] | None = None,
+    ) -> None:
+        """Hands over the rollouts of one training step, as `rollouts` or as columns.
+
+        Everything is copied before the call returns. Columns have one entry per rollout, may be lists,
+        tuples, arrays or tensors, and describe single-turn rollouts; use `rollouts` for several turns. A
+        batch that is invalid in any place is dropped as a whole.
+
+        Args:
+            prompts: all the model saw before its response, chat template applied, opening tag included.
+            responses: all it wrote: reasoning, closing tag, action.
+            group_ids: equal for rollouts of one prompt; identical prompts form a group when absent.
+            prompt_token_ids: the sampler's own ids, without padding; better than text, where at hand.
+            response_log_probs: log p of each response token under the sampler, in nats.
+            reasonings, actions: the parts of the response, when the trainer has cut it itself.
+            policy_version: fills `{policy_version}` in the scorer's checkpoint.
+            temperature: sampling temperature; logits are divided by it when the batch is scored.
+            reward_range: lowest and highest possible reward.
+            reasoning_tags: a pair of opening and closing tag, or `ReasoningTags`; `<think>` when absent.
+            cross_log_probs: the cross-scoring matrix, when the trainer computed it on its own policy.
+        """
+        if not self._is_sending("batches"):
+            return
+        columns = {
+            "prompts": prompts,
+            "responses": responses,
+            "rewards": rewards,
+            "group_ids": group_ids,
+            "prompt_token_ids": prompt_token_ids,
+            "response_token_ids": response_token_ids,
+            "response_log_probs": response_log_probs,
+            "reasonings": reasonings,
+            "actions": actions,
+            "successes": successes,
+        }
+        with self._boundary.guard("log_rollouts", reason="batches_invalid"):
+            reward_min, reward_max = range_argument(reward_range)
+            batch = validated(
+                RolloutBatch,
+                batch_id=uuid.uuid4().hex,
+                step=plain_step(step),
+                rollouts=rollouts_argument(rollouts, columns),
+                policy_version=str(policy_version) if isinstance(policy_version, int) else policy_version,
+                temperature=plain_value(temperature),
+                reasoning_tags=tags_argument(reasoning_tags),
+                reward_min=reward_min,
+                reward_max=reward_max,
+                cross_log_probs=matrix_argument(cross_log_probs),
+            )
+            self._append(RecordKind.batch, batch)
+            self._last_step = batch.step
+
+    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Hands over plain numbers of one step, such as success rate or KL.
+
+        A value that is no finite number is dropped and counted; the others go. A value logged again for the
+        same step replaces the first.
+
+        Args:
+            values: name → number; whatever `float()` takes, text excepted.
+            step: the step last named to this run when absent.
+        """
+        if not self._is_sending("values"):
+            return
+        problems: list[InvalidInputError] = []
+        with self._boundary.guard("log", reason="values_invalid"):
+            number = self._last_step if step is None else plain_step(step)
+            kept, problems = finite_values(values)
+            for start in range(0, len(kept), MAX_VALUES_PER_POINT):
+                point = validated(
+                    ScalarPoint, step=number, values=dict(kept[start : start + MAX_VALUES_PER_POINT])
+                )
+                self._append(RecordKind.scalars, point, num_items=len(point.values))
+            self._last_step = number
+        for problem in problems:
+            self._boundary.refuse("log", problem, reason="values_invalid")
+
+    def set_scorer(
+        self, scorer: Scorer, checkpoint: str | os.PathLike[str] | None = None, **options: Any
+    ) -> None:
+        """Says who scores the batches from here on.
+
+        Args:
+            scorer: `"policy"` (the checkpoint that wrote the batch, or the matrix sent with it),
+                `"reference"` (a fixed model), `"lexical"` (no model), or a `ScorerConfig`.
+            checkpoint: Hugging Face folder on the worker's host; for `policy` it may hold `{policy_version}`
+                and `{step}`.
+            options: further fields of `ScorerConfig`.
+        """
+        if not self._is_sending("updates"):
+            return
+        with self._boundary.guard("set_scorer", reason="updates_invalid"):
+            config = scorer_config(scorer, checkpoint=checkpoint, **options)
+            self._append(RecordKind.update, RunUpdate(scorer=config))
+
+    def finish(
+        self, timeout_seconds: float = 30.0, *, state: Literal["finished", "failed"] = "finished"
+    ) -> None:
+        """Sends what is left, for at most `timeout_seconds`, and closes the run. Again is harmless.
+
+        Raises:
+            DeliveryError: under `COLLAPSEWATCH_STRICT=1`, when something did not arrive.
+        """
+        _open_runs.discard(self)
+        if self._state != "open":
+            return
+        self._state = "finished"
+        if self._sender is None:
+            return
+        with self._boundary.guard("finish"):
+            self._append(RecordKind.update, RunUpdate(state=RunState(state)))
+            for record in self._sender.close(timeout_seconds):
+                self._boundary.drop(f"{DROP_REASONS[record.kind]}_unsent", record.num_items)
+            told = ", ".join(f"{reason} {count}" for reason, count in sorted(self.dropped.items()))
+            if told:
+                log.warning(
+                    "run %s lost some of what was logged: %s", self.name, told, extra={"run": self.id}
+                )
+            if self._boundary.strict and any(not reason.endswith("_invalid") for reason in self.dropped):
+                raise DeliveryError(f"not delivered: {told}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Finishes the run, as failed when the block failed; the block's error goes on its way."""
+        is_clean = error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
+        if error is None:
+            self.finish()
+            return
+        try:
+            self.finish(state="finished" if is_clean else "failed")
+        except DeliveryError as lost:
+            # The training's own error matters more than what strict mode has to say.
+            log.error("%s", lost, extra={"run": self.id})
+
+    def __repr__(self) -> str:
+        return f"<collapsewatch.Run {self.project}/{self.name} id={self.id} {self.mode}>"
+
+    def _is_sending(self, what: str) -> bool:
+        if self.mode == "disabled":
+            return False
+        if self._state == "open":
+            return True
+        self._boundary.drop(f"{what}_closed")
+        self._boundary.report(f"closed {what}", "the run is %s; %s dropped", self._state, what)
+        return False
+
+    def _append(self, kind: RecordKind, model: WireModel, num_items: int = 1) -> None:
+        # Bytes at once: the caller may change its lists as soon as it has them back, and 128 rollouts
+        # of 3 kB take 1 ms, with the token ids and log-probs of 1,500 tokens each 30 ms.
+        body = model.model_dump_json(exclude_none=True).encode()
+        self._outbox.append(Record(kind, body, num_items))
+
+    def _on_drop(self, record: Record, reason: DropReason) -> None:
+        what = DROP_REASONS[record.kind]
+        self._boundary.drop(f"{what}_{reason}", record.num_items)
+        self._boundary.report(f"{what} {reason}", "%s dropped: %s", what, reason)
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: no thread, no queue, and new locks, for a fork may copy a held one."""
+        self._state = "forked"
+        self._sender = None
+        self._boundary = Boundary(strict=self._boundary.strict)
+        self._outbox = Outbox(self._settings.max_outbox_bytes, self._on_drop)
+
+
+def _finish_at_exit() -> None:
+    """Sends what open runs still hold when the interpreter exits, for a bounded time over all of them."""
+    deadline = time.monotonic() + EXIT_SECONDS
+    uncaught = getattr(sys, "last_value", None)
+    # An interactive session keeps its last error there too, long after it went on.
+    has_failed = uncaught is not None and not hasattr(sys, "ps1")
+    for run in list(_open_runs):
+        run.finish(max(0.0, deadline - time.monotonic()), state="failed" if has_failed else "finished")
+
+
+def _leave_runs_to_parent() -> None:
+    for run in list(_open_runs):
+        run._leave_to_parent()
+    _open_runs.clear()
+
+
+atexit.register(_finish_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_runs_to_parent)

@@ -1,0 +1,140 @@
+"""Where a run is sent, with which key, and where that was said."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast, get_args
+from urllib.parse import urlsplit
+
+from collapsewatch.boundary import is_strict, log
+from collapsewatch.errors import SettingsError
+
+Mode = Literal["online", "disabled"]
+
+DEFAULT_URL = "http://127.0.0.1:7788"
+CREDENTIALS_FILE = "credentials.json"
+
+ENVIRONMENT: dict[str, str] = {
+    "COLLAPSEWATCH_URL": "Server that runs are sent to; default: the local server's, else " + DEFAULT_URL,
+    "COLLAPSEWATCH_API_KEY": "Project key; default: the local server's, for that server only",
+    "COLLAPSEWATCH_MODE": "`online`, or `disabled` to make every call do nothing; default `online`",
+    "COLLAPSEWATCH_HOME": "Folder where the local server leaves its credentials; default `~/.collapsewatch`",
+    "COLLAPSEWATCH_STRICT": "`1` makes the SDK raise instead of log, for tests of training code; default off",
+}
+"""Every variable the SDK reads, and what it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `init` works with. Arguments come before the environment, the environment before the file."""
+
+    url: str
+    """Scheme, host and port (and path prefix) of the server, without a slash at the end."""
+    api_key: str | None = field(default=None, repr=False)
+    mode: Mode = "online"
+    strict: bool = False
+    max_outbox_bytes: int = 256 * 2**20
+    """What may wait for an absent server, as uncompressed JSON."""
+    retry_seconds: float = 0.5
+    """First pause after a failed request; it doubles up to `max_retry_seconds`."""
+    max_retry_seconds: float = 15.0
+
+
+def load_settings(
+    *,
+    url: str | None = None,
+    api_key: str | None = None,
+    mode: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """The settings that hold for one run.
+
+    A key goes to the server it was stored with and to no other: the key of the credentials file only to the
+    file's url, and a key of the environment not to an argument `url` that differs from `COLLAPSEWATCH_URL`.
+
+    Raises:
+        SettingsError: an unusable url, key or mode.
+    """
+    stored_url, stored_key = _stored_credentials(environ)
+    environ_url = _optional_url(environ.get("COLLAPSEWATCH_URL"), "COLLAPSEWATCH_URL")
+    chosen_url = _optional_url(url, "url") or environ_url or stored_url or DEFAULT_URL
+    chosen_key = api_key or None
+    if chosen_key is None and environ_url in (None, chosen_url):
+        chosen_key = environ.get("COLLAPSEWATCH_API_KEY") or None
+    if chosen_key is None and stored_url == chosen_url:
+        chosen_key = stored_key
+    return Settings(
+        url=chosen_url,
+        api_key=_checked_key(chosen_key),
+        mode=_checked_mode(mode or environ.get("COLLAPSEWATCH_MODE") or "online"),
+        strict=is_strict(environ),
+    )
+
+
+def home_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the local server, `~/.collapsewatch` unless `COLLAPSEWATCH_HOME` says otherwise.
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    given = environ.get("COLLAPSEWATCH_HOME")
+    return Path(given).expanduser() if given else Path.home() / ".collapsewatch"
+
+
+def normalised_url(url: str, source: str = "url") -> str:
+    """The url in the spelling that is compared: lower-case host, no default port, no slash at the end.
+
+    Raises:
+        SettingsError: not an http(s) url, or one with a password, a query or a fragment.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SettingsError(f"`{source}` is not a url: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(f"`{source}` must look like http://host:7788, got {url!r}")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise SettingsError(f"`{source}` may hold no password, query or fragment; give the key as `api_key`")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    default_port = 443 if parts.scheme == "https" else 80
+    suffix = "" if port in (None, default_port) else f":{port}"
+    return f"{parts.scheme}://{host}{suffix}{parts.path.rstrip('/')}"
+
+
+def _optional_url(url: str | None, source: str) -> str | None:
+    return normalised_url(url, source) if url else None
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is None:
+        return None
+    if not isinstance(key, str):
+        raise SettingsError(f"the API key must be a string, got {type(key).__name__}")
+    key = key.strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        # The key itself stays out of the message.
+        raise SettingsError("the API key holds characters that no key has")
+    return key or None
+
+
+def _checked_mode(mode: str) -> Mode:
+    if mode not in get_args(Mode):
+        raise SettingsError(f"`mode` must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+    return cast(Mode, mode)
+
+
+def _stored_credentials(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Url and key that the local server left; nothing when there is no such file or it is unusable."""
+    try:
+        path = home_folder(environ) / CREDENTIALS_FILE
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return normalised_url(stored["url"], CREDENTIALS_FILE), str(stored["api_key"])
+    except FileNotFoundError:
+        return None, None
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, SettingsError) as error:
+        # RuntimeError: a container's user may have no home folder.
+        log.warning("stored credentials ignored: %s: %s", type(error).__name__, error)
+        return None, None

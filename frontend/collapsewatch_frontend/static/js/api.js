@@ -1,0 +1,159 @@
+/** The network: REST and the event stream. */
+
+import { backoffSeconds } from "./refresh.js";
+
+const PREFIX = "/api/v1";
+const PROBE_MS = 15_000;
+const EVENTS = ["run", "batch", "metrics", "alert", "job"];
+
+/** An answer of the server that is not a success. */
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.name = "ApiError";
+    this.status = status;
+    this.code = code;
+  }
+}
+
+async function call(path, options = {}) {
+  const response = await fetch(PREFIX + path, { headers: { Accept: "application/json" }, ...options });
+  if (response.ok) return response.status === 204 ? null : response.json();
+  let error = {};
+  try {
+    error = (await response.json()).error ?? {};
+  } catch {
+    // A proxy may answer with a page; the status says enough.
+  }
+  throw new ApiError(response.status, error.code ?? "http_error", error.message ?? response.statusText);
+}
+
+function query(values) {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    for (const item of Array.isArray(value) ? value : [value]) {
+      if (item !== undefined && item !== null && item !== "") params.append(name, item);
+    }
+  }
+  const text = params.toString();
+  return text === "" ? "" : `?${text}`;
+}
+
+const runPath = (runId) => `/runs/${encodeURIComponent(runId)}`;
+
+export const getRuns = async (project = "") => (await call(`/runs${query({ project })}`)).runs;
+export const getProjects = async () => (await call("/projects")).projects;
+export const getMetricsInfo = async () => (await call("/metrics-info")).metrics;
+export const getRun = (runId) => call(runPath(runId));
+export const getAlerts = async (runId) => (await call(`${runPath(runId)}/alerts`)).alerts;
+export const getDeadJobs = async (runId) => (await call(`${runPath(runId)}/jobs?status=dead`)).jobs;
+export const retryJob = (runId, jobId) =>
+  call(`${runPath(runId)}/jobs/${encodeURIComponent(jobId)}/retry`, { method: "POST" });
+export const getStep = (runId, step, scope) => call(`${runPath(runId)}/steps/${step}${query({ scope })}`);
+
+/** Points from `sinceStep` on; all of them without it. Returns `{name: series}`. */
+export async function getSeries(runId, { scope, metrics = [], sinceStep }) {
+  const path = `${runPath(runId)}/series${query({ scope, metric: metrics, since_step: sinceStep })}`;
+  return (await call(path)).series;
+}
+
+export const getTrajectory = (runId, { scope, sinceStep }) =>
+  call(`${runPath(runId)}/trajectory${query({ scope, since_step: sinceStep })}`);
+
+/**
+ * The event stream, reconnected for ever with growing pauses.
+ *
+ * Listeners: `onOpen()` on every (re)connect – load everything again then;
+ * `onEvent(name, data)`; `onState({connected, lostAtMs})`.
+ */
+export class EventStream {
+  #listeners;
+  #source = null;
+  #attempt = 0;
+  #timer = null;
+  #lastSeenMs = 0;
+  #connected = false;
+
+  constructor(listeners) {
+    this.#listeners = listeners;
+    setInterval(() => this.#probe(), PROBE_MS);
+    window.addEventListener("online", () => this.#reconnectNow());
+    window.addEventListener("offline", () => this.#lose());
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "visible" && !this.#connected) this.#reconnectNow();
+    });
+    // A page that is left must not hold one of the browser's few connections to this server.
+    window.addEventListener("pagehide", () => this.#source?.close());
+    window.addEventListener("pageshow", (event) => {
+      if (event.persisted) this.#reconnectNow();
+    });
+  }
+
+  start() {
+    this.#source?.close();
+    const source = new EventSource(`${PREFIX}/stream`);
+    this.#source = source;
+    source.addEventListener("open", () => this.#open());
+    source.addEventListener("hello", () => this.#seen());
+    source.addEventListener("error", () => {
+      if (source === this.#source) this.#lose();
+    });
+    for (const name of EVENTS) {
+      source.addEventListener(name, (event) => {
+        this.#seen();
+        this.#listeners.onEvent(name, JSON.parse(event.data));
+      });
+    }
+  }
+
+  #seen() {
+    this.#lastSeenMs = Date.now();
+  }
+
+  #open() {
+    this.#attempt = 0;
+    this.#connected = true;
+    this.#seen();
+    this.#listeners.onState({ connected: true, lostAtMs: null });
+    this.#listeners.onOpen();
+  }
+
+  #lose() {
+    this.#source?.close();
+    this.#source = null;
+    if (this.#connected || this.#attempt === 0) {
+      this.#listeners.onState({
+        connected: false,
+        lostAtMs: this.#connected ? this.#lastSeenMs : Date.now(),
+      });
+    }
+    this.#connected = false;
+    if (this.#timer !== null) return;
+    this.#timer = setTimeout(
+      () => {
+        this.#timer = null;
+        this.start();
+      },
+      backoffSeconds(this.#attempt) * 1000,
+    );
+    this.#attempt += 1;
+  }
+
+  #reconnectNow() {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    this.start();
+  }
+
+  /** A dead connection can look open for minutes, so silence is checked with a question. */
+  async #probe() {
+    if (!this.#connected || Date.now() - this.#lastSeenMs < PROBE_MS) return;
+    try {
+      const response = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(5_000) });
+      if (response.ok) this.#seen();
+      else this.#lose();
+    } catch {
+      this.#lose();
+    }
+  }
+}

@@ -1,0 +1,119 @@
+/** What all figures share: colours, axes, alert lines. Pure: theme and data in, Plotly figure out. */
+
+import { severityInfo } from "../alerts.js";
+import { formatStep, plotlyText } from "../format.js";
+
+/** `rgb(r, g, b)` or `#rrggbb` with an opacity; other colours come back unchanged. */
+export function withAlpha(colour, alpha) {
+  const hex = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(colour);
+  if (hex !== null) {
+    const [red, green, blue] = hex.slice(1).map((part) => parseInt(part, 16));
+    return `rgba(${red}, ${green}, ${blue}, ${alpha})`;
+  }
+  const rgb = /^rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)/.exec(colour);
+  return rgb === null ? colour : `rgba(${rgb[1]}, ${rgb[2]}, ${rgb[3]}, ${alpha})`;
+}
+
+export function axis(theme, options = {}) {
+  const { title, ...rest } = options;
+  return {
+    gridcolor: theme.grid,
+    linecolor: theme.line,
+    zeroline: false,
+    ticks: "",
+    automargin: true,
+    tickfont: { color: theme.textFaint, size: theme.fontSize - 1 },
+    ...(title === undefined
+      ? {}
+      : { title: { text: title, standoff: 8, font: { color: theme.textSoft, size: theme.fontSize } } }),
+    ...rest,
+  };
+}
+
+/** The layout every figure starts from. `revision` keeps a person's zoom while data arrives. */
+export function baseLayout(theme, { revision, compact = false, margin = {} }) {
+  return {
+    autosize: true,
+    uirevision: revision,
+    paper_bgcolor: "rgba(0, 0, 0, 0)",
+    plot_bgcolor: "rgba(0, 0, 0, 0)",
+    font: { family: theme.font, size: theme.fontSize, color: theme.textSoft },
+    margin: { l: 44, r: 14, t: 12, b: 34, ...margin },
+    showlegend: false,
+    // On a small screen a drag scrolls the page.
+    dragmode: compact ? false : "zoom",
+    hoverlabel: {
+      bgcolor: theme.raised,
+      bordercolor: theme.line,
+      font: { family: theme.font, size: theme.fontSize, color: theme.text },
+      align: "left",
+    },
+    modebar: { bgcolor: "rgba(0, 0, 0, 0)", color: theme.textFaint, activecolor: theme.text },
+  };
+}
+
+/** The shared time axis: training steps, few ticks on a narrow screen. */
+export function stepAxis(theme, { range, compact }) {
+  const padded = range === null ? undefined : padRange(range);
+  return axis(theme, {
+    range: padded,
+    ...stepTicks(range, compact),
+    tickformat: ",d",
+    // Once on the axis, and before every step in the text on hover.
+    tickprefix: "step ",
+    showtickprefix: "first",
+    showgrid: false,
+    showline: true,
+    fixedrange: compact,
+    hoverformat: ",d",
+  });
+}
+
+/** Every step has its tick while they are few; a step between two steps there is not. */
+function stepTicks(range, compact) {
+  if (range === null || range[1] - range[0] > 6) return { nticks: compact ? 5 : 9 };
+  const [low, high] = range;
+  const tickvals = Array.from({ length: Math.floor(high - low) + 1 }, (_, i) => low + i);
+  return { tickvals, ticktext: tickvals.map((step, i) => `${i === 0 ? "step " : ""}${formatStep(step)}`) };
+}
+
+function padRange([low, high]) {
+  const pad = Math.max(0.5, (high - low) * 0.02);
+  return [low - pad, high + pad];
+}
+
+/** Alerts as vertical lines, with a small mark on top that tells the title on hover. */
+export function alertMarks(alerts, theme) {
+  const shapes = [];
+  const annotations = [];
+  for (const alert of alerts) {
+    const colour = theme.severities[alert.severity] ?? theme.severities.info;
+    const open = alert.status === "open";
+    shapes.push({
+      type: "line",
+      xref: "x",
+      yref: "paper",
+      x0: alert.opened_step,
+      x1: alert.opened_step,
+      y0: 0,
+      y1: 1,
+      line: { color: withAlpha(colour, open ? 0.9 : 0.5), width: 1.25, dash: open ? "solid" : "dot" },
+    });
+    annotations.push({
+      xref: "x",
+      yref: "paper",
+      x: alert.opened_step,
+      y: 1,
+      yanchor: "bottom",
+      yshift: -3,
+      text: alert.severity === "critical" ? "◆" : "▲",
+      font: { color: colour, size: theme.fontSize - 2 },
+      showarrow: false,
+      hovertext: plotlyText(
+        `${severityInfo(alert.severity).name}: ${alert.title} (step ${formatStep(alert.opened_step)})`,
+      ),
+      captureevents: true,
+    });
+  }
+  return { shapes, annotations };
+}

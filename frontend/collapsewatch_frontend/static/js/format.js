@@ -1,0 +1,136 @@
+/** Numbers, times and text for people. Pure. */
+
+const MINUS = "−";
+const NO_VALUE = "–";
+
+/** Whether a value is there at all; an absent number is never shown as 0. */
+export function isNumber(value) {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+/** A number in at most four significant places: 0.859, 12.34, 1,234; a count (2 or more, whole) as it is. */
+export function formatNumber(value) {
+  if (!isNumber(value)) return NO_VALUE;
+  const size = Math.abs(value);
+  let text;
+  if (size === 0) text = "0";
+  else if (size >= 1000 || (size >= 2 && Number.isInteger(size))) text = Math.round(size).toLocaleString("en-US");
+  else if (size >= 100) text = size.toFixed(1);
+  else if (size >= 10) text = size.toFixed(2);
+  else if (size >= 0.001) text = size.toFixed(3);
+  else text = size.toExponential(1);
+  return value < 0 ? `${MINUS}${text}` : text;
+}
+
+export function formatPercent(value) {
+  if (!isNumber(value)) return NO_VALUE;
+  const percent = value * 100;
+  const digits = percent !== 0 && Math.abs(percent) < 10 ? 1 : 0;
+  return `${percent.toFixed(digits)} %`;
+}
+
+/** `0.21 to 0.35`, or an empty text when there is no interval. */
+export function formatInterval(low, high, format = formatNumber) {
+  return isNumber(low) && isNumber(high) ? `${format(low)} to ${format(high)}` : "";
+}
+
+export function formatStep(step) {
+  return isNumber(step) ? step.toLocaleString("en-US") : NO_VALUE;
+}
+
+/** `3 s`, `4 min`, `2 h`, `5 d`; what a person says of a duration in seconds. */
+export function formatDuration(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h`;
+  return `${Math.floor(whole / 86400)} d`;
+}
+
+/** `4 s ago` for an ISO time; times ahead of this clock are "just now". */
+export function formatAge(isoTime, nowMs) {
+  const then = Date.parse(isoTime ?? "");
+  if (Number.isNaN(then)) return NO_VALUE;
+  const seconds = (nowMs - then) / 1000;
+  return seconds < 1 ? "just now" : `${formatDuration(seconds)} ago`;
+}
+
+/** `14:03:27` in local time. */
+export function formatClock(milliseconds) {
+  const date = new Date(milliseconds);
+  return [date.getHours(), date.getMinutes(), date.getSeconds()]
+    .map((part) => String(part).padStart(2, "0"))
+    .join(":");
+}
+
+export function plural(count, singular, many = `${singular}s`) {
+  return `${formatStep(count)} ${count === 1 ? singular : many}`;
+}
+
+/** `zero_variance_fraction` as `zero variance fraction`, for names without a title of their own. */
+export function humanise(name) {
+  return name.replace(/[_/]+/g, " ").trim();
+}
+
+export function truncate(text, length) {
+  return text.length <= length ? text : `${text.slice(0, Math.max(0, length - 1))}…`;
+}
+
+/** The start and the end of a long name: names of runs often differ only at the end. */
+export function shortName(name, length) {
+  if (name.length <= length) return name;
+  const tail = Math.floor((length - 1) / 2);
+  return `${name.slice(0, length - 1 - tail)}…${name.slice(name.length - tail)}`;
+}
+
+/**
+ * Text that Plotly shows letter by letter.
+ * Plotly reads a few tags in every label; names and prompts are data and must stay text.
+ */
+export function plotlyText(text) {
+  return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+/** A JSON value as one short line, numbers as people read them. */
+export function formatValue(value) {
+  if (isNumber(value)) return Number.isInteger(value) ? formatStep(value) : formatNumber(value);
+  if (value === null || value === undefined) return NO_VALUE;
+  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(formatValue).join(", ");
+  if (typeof value === "object") {
+    const { value: middle, low, high, ...rest } = value;
+    if (isNumber(middle) && Object.keys(rest).length === 0) {
+      const interval = formatInterval(low, high);
+      return interval === "" ? formatNumber(middle) : `${formatNumber(middle)} (${interval})`;
+    }
+    return Object.entries(value)
+      .map(([key, inner]) => `${humanise(key)} ${formatValue(inner)}`)
+      .join("; ");
+  }
+  return String(value);
+}
+
+/** A setting as it was given: rounding would make two different learning rates look the same. */
+export function formatSetting(value) {
+  if (isNumber(value)) return String(value).replace("-", MINUS);
+  if (value === null || value === undefined) return NO_VALUE;
+  if (Array.isArray(value)) return value.length === 0 ? "none" : value.map(formatSetting).join(", ");
+  if (typeof value === "object") {
+    return Object.entries(value)
+      .map(([key, inner]) => `${humanise(key)} ${formatSetting(inner)}`)
+      .join("; ");
+  }
+  return String(value);
+}
+
+/**
+ * The words for who scores. A pattern of checkpoints names no single one, so its places are
+ * told in words instead of braces.
+ */
+export function scorerWords({ kind, label }) {
+  if (kind === "lexical") return label.replace(/_/g, " ");
+  const places = [...new Set(label.match(/\{(?:policy_version|step)\}/g) ?? [])];
+  if (places.length === 0) return label;
+  const each = places.map((place) => humanise(place.slice(1, -1))).join(" and ");
+  const pattern = label.replace(/\s+\{(?:policy_version|step)\}(?=\s|,|$)/g, "");
+  return `${pattern.replace(/\{(?:policy_version|step)\}/g, "…")}, one per ${each}`;
+}

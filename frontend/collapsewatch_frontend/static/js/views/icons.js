@@ -1,0 +1,65 @@
+/** Icons as drawn paths, 16 × 16, in the colour of the text around them. */
+
+import { svg } from "./dom.js";
+
+/** Each path is stroked; `dots` are filled circles `[x, y, radius]`. */
+const ICONS = {
+  diverse: {
+    paths: ["M8 13V9M8 9 3.5 4.500M8 9l4.5-4.500M8 9V3.5"],
+    dots: [
+      [3.2, 4, 1.4],
+      [8, 2.9, 1.4],
+      [12.8, 4, 1.4],
+    ],
+  },
+  template: { paths: ["M3 4.500h10M3 8h10M3 11.500h10"] },
+  compressed: { paths: ["M8 1.800v4M8 14.200v-4M6 4.2 8 6.200l2-2M6 11.800l2-2 2 2M3 8h10"] },
+  entropy: { paths: ["M1.8 8h3l1-2 1.5 3.500L8.5 8h5.7"], dots: [[14, 8, 0.8]] },
+  indeterminate: { paths: ["M2.5 9.500c2-4 4-4 5.5-1.500s3.5 2.5 5.5-1.5"] },
+  insufficient: {
+    paths: [
+      "M5 2.500h6M5 13.500h6M5.5 2.500c0 3 5 4 5 5.500s-5 2.5-5 5.500M10.5 2.500c0 3-5 4-5 5.500s5 2.5 5 5.5",
+    ],
+  },
+  critical: {
+    paths: ["M5.3 1.800h5.400l3.5 3.500v5.400l-3.5 3.500H5.300l-3.5-3.500V5.300zM8 4.800v4"],
+    dots: [[8, 11.2, 0.9]],
+  },
+  warning: { paths: ["M8 2 14.5 13.500h-13zM8 6.300v3.4"], dots: [[8, 11.5, 0.85]] },
+  info: {
+    paths: ["M8 1.800a6.2 6.2 0 1 1 0 12.400A6.2 6.2 0 0 1 8 1.800zM8 7.200v4"],
+    dots: [[8, 4.9, 0.9]],
+  },
+  resolved: { paths: ["M3 8.500l3.2 3.200L13 4.8"] },
+  light: {
+    paths: [
+      "M8 5a3 3 0 1 1 0 6 3 3 0 0 1 0-6zM8 1v1.500M8 13.500V15M1 8h1.500M13.5 8H15M3 3l1.1 1.100M11.9 11.9 13 13M13 3l-1.1 1.100M4.1 11.9 3 13",
+    ],
+  },
+  dark: { paths: ["M13.5 9.500A6 6 0 1 1 6.5 2.500a4.8 4.8 0 0 0 7 7z"] },
+  compare: { paths: ["M2 12.500l3.5-6 3 3.500L14 3M2 4l4 8 4-3.5 4 3"] },
+  copy: { paths: ["M5.5 5.500h8v8h-8zM10.5 5.500v-3h-8v8h3"] },
+  close: { paths: ["M4 4l8 8M12 4l-8 8"] },
+};
+
+/** An icon beside text: hidden from assistive technology, which reads the text. */
+export function icon(name, size = 16) {
+  const { paths, dots = [] } = ICONS[name];
+  return svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 16 16", width: size, height: size, "aria-hidden": "true" },
+    paths.map((d) => svg("path", { d })),
+    dots.map(([cx, cy, r]) => svg("circle", { cx, cy, r, class: "icon-dot" })),
+  );
+}
+
+/** The product's mark: a quadrant and the way down through it. */
+export function logo() {
+  return svg(
+    "svg",
+    { class: "logo", viewBox: "0 0 24 24", width: 22, height: 22, "aria-hidden": "true" },
+    svg("path", { class: "logo-axes", d: "M12 3v18M3 12h18" }),
+    svg("path", { class: "logo-path", d: "M14.5 5c4 1.5 5 5 2.5 8s-1 5.5 1.5 6.5" }),
+    svg("circle", { class: "logo-end", cx: 19, cy: 19.5, r: 2.4 }),
+  );
+}

@@ -1,0 +1,66 @@
+/** The frame of every screen: top bar, live mark, tab title, skip link. */
+
+import { documentTitle } from "../alerts.js";
+import { formatClock } from "../format.js";
+import { liveState } from "../refresh.js";
+import { runsHref } from "../routes.js";
+import { el, setText } from "./dom.js";
+import { icon, logo } from "./icons.js";
+import { currentTheme, onThemeChange, toggleTheme } from "./theme.js";
+
+/** Builds the top bar; `setConnection` and `setTitle` keep it true. */
+export function createShell() {
+  const live = el("span", { class: "live live-connecting", role: "status", data: { testid: "live-state" } });
+  const liveText = el("span", { text: "connecting" });
+  live.append(el("span", { class: "live-dot", "aria-hidden": "true" }), liveText);
+  document
+    .getElementById("topbar")
+    .append(
+      el(
+        "div",
+        { class: "topbar-inner" },
+        el("a", { class: "brand", href: runsHref() }, logo(), el("span", { text: "collapsewatch" })),
+        el("nav", { "aria-label": "Main" }, el("a", { class: "nav-link", href: runsHref(), text: "Runs" })),
+        el("div", { class: "topbar-end" }, live, themeButton()),
+      ),
+    );
+  keepSkipLink();
+  return {
+    setConnection(connection) {
+      const state = liveState(connection);
+      live.className = `live live-${state.kind}`;
+      setText(liveText, liveWords(state));
+    },
+    setTitle(name, numUrgent) {
+      document.title = documentTitle(name, numUrgent);
+    },
+  };
+}
+
+function liveWords({ kind, sinceMs }) {
+  if (kind === "live") return "live";
+  if (kind === "connecting") return "connecting";
+  return `reconnecting, stale since ${formatClock(sinceMs)}`;
+}
+
+function themeButton() {
+  const button = el("button", { class: "icon-button", type: "button", data: { testid: "theme-toggle" } });
+  const show = () => {
+    const next = currentTheme() === "dark" ? "light" : "dark";
+    button.setAttribute("aria-label", `Use the ${next} theme`);
+    button.title = `Use the ${next} theme`;
+    button.replaceChildren(icon(next, 18));
+  };
+  button.addEventListener("click", toggleTheme);
+  onThemeChange(show);
+  show();
+  return button;
+}
+
+/** The hash is the router's, so the skip link moves the focus itself. */
+function keepSkipLink() {
+  document.getElementById("skip-link").addEventListener("click", (event) => {
+    event.preventDefault();
+    document.getElementById("main").focus();
+  });
+}

@@ -1,0 +1,62 @@
+/** Alerts as they fire, wherever on the page a person is. */
+
+import { severityInfo, splitLead } from "../alerts.js";
+import { formatStep } from "../format.js";
+import { runHref } from "../routes.js";
+import { el } from "./dom.js";
+import { icon } from "./icons.js";
+
+const MAX_TOASTS = 4;
+const SECONDS_ON_SCREEN = 20;
+const RETRY_SECONDS = 3;
+
+/**
+ * Shows an alert until it is dismissed. It goes by itself where nothing is lost by it: a mere note,
+ * or an alert of the run that is on screen (`onScreen`), whose page keeps it.
+ */
+export function showToast(alert, { runId, runName, onScreen }) {
+  const host = document.getElementById("toasts");
+  const info = severityInfo(alert.severity);
+  const toast = el(
+    "div",
+    {
+      class: `toast severity-${alert.severity}`,
+      role: alert.severity === "critical" ? "alert" : "status",
+      data: { testid: "toast", severity: alert.severity },
+    },
+    el("span", { class: "toast-icon" }, icon(info.icon, 18)),
+    el(
+      "div",
+      { class: "toast-body" },
+      el("p", { class: "toast-title" }, el("strong", { text: `${info.name}: ${alert.title}` })),
+      el("p", { class: "toast-message", text: splitLead(alert.message).lead }),
+      el(
+        "p",
+        { class: "toast-foot" },
+        el("a", { href: runHref(runId), text: runName }),
+        el("span", { text: ` · step ${formatStep(alert.opened_step)}` }),
+      ),
+    ),
+    el(
+      "button",
+      { class: "icon-button", type: "button", "aria-label": "Dismiss", on: { click: () => dismiss(toast) } },
+      icon("close"),
+    ),
+  );
+  host.append(toast);
+  while (host.childElementCount > MAX_TOASTS) host.firstElementChild.remove();
+  if (alert.severity === "info" || onScreen) setTimeout(() => expire(toast), SECONDS_ON_SCREEN * 1000);
+}
+
+/** The focus goes to the next toast or to the page instead of getting lost with the button. */
+function dismiss(toast) {
+  const next = toast.nextElementSibling ?? toast.previousElementSibling;
+  toast.remove();
+  (next?.querySelector("button") ?? document.getElementById("main")).focus({ preventScroll: true });
+}
+
+/** What a person is reading or about to press stays. */
+function expire(toast) {
+  if (toast.matches(":hover, :focus-within")) setTimeout(() => expire(toast), RETRY_SECONDS * 1000);
+  else toast.remove();
+}

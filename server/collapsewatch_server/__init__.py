@@ -1,0 +1,1 @@
+"""The service: ingest, queue, results, live events and the read API."""

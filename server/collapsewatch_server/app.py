@@ -1,0 +1,137 @@
+"""The web application: routes, one shape for errors, and what runs beside the requests."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from collapsewatch_server.errors import (
+    ErrorBody,
+    ErrorContent,
+    InvalidRequest,
+    NotReady,
+    ServerError,
+    wrong,
+)
+from collapsewatch_server.openapi.schema import openapi_document
+from collapsewatch_server.routes import health, ingest, jobs, runs, stream, worker
+from collapsewatch_server.routes.pages import mount_page, plotly_bundle
+from collapsewatch_server.settings import ServerSettings
+from collapsewatch_server.web.deps import Services, build_services
+from collapsewatch_server.web.security import SecurityMiddleware
+
+log = logging.getLogger(__name__)
+
+
+def create_app(settings: ServerSettings, services: Services | None = None) -> FastAPI:
+    """The application; its lifespan brings the database up to date and runs the reconciler."""
+    app = FastAPI(
+        title="collapsewatch",
+        version=version("collapsewatch"),
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+        redirect_slashes=False,
+    )
+    app.state.services = services or build_services(settings)
+    app.add_middleware(SecurityMiddleware, any_host=settings.insecure)
+    for router in (ingest.router, runs.router, stream.router, jobs.router, worker.router, health.router):
+        app.include_router(router)
+    mount_page(app)
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
+    app.add_exception_handler(ServerError, _on_server_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(OperationalError, _on_database_error)
+    app.add_exception_handler(Exception, _on_bug)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    services: Services = app.state.services
+    await run_in_threadpool(services.prepare)
+    services.hub.open()
+    stopping = asyncio.Event()
+    reconciler = asyncio.create_task(_reconcile(services, stopping))
+    tasks: list[asyncio.Task[Any]] = []
+    if services.bell is not None:
+        tasks.append(asyncio.create_task(services.bell.listen()))
+    # Compressing the chart library takes a second that the first visitor need not wait for.
+    tasks.append(asyncio.create_task(asyncio.to_thread(plotly_bundle)))
+    try:
+        yield
+    finally:
+        services.hub.close()
+        stopping.set()
+        # Waited for, not cancelled: its thread may hold a connection.
+        await reconciler
+        await _cancel(tasks)
+        await run_in_threadpool(services.close)
+
+
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _reconcile(services: Services, stopping: asyncio.Event) -> None:
+    while not stopping.is_set():
+        try:
+            await run_in_threadpool(services.queue.reconcile)
+        except SQLAlchemyError as error:
+            log.warning("the reconciler could not look", extra={"error": type(error).__name__})
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), services.settings.reconcile_seconds)
+
+
+async def _on_server_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServerError)
+    return JSONResponse(error.body().model_dump(mode="json"), error.status_code, dict(error.headers))
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    details = [
+        wrong(".".join(str(part) for part in item["loc"]), item["msg"], item.get("input"))
+        for item in error.errors()
+    ]
+    first = details[0]
+    message = f"the request is wrong at `{first.loc}`: {first.message}"
+    return await _on_server_error(request, InvalidRequest(message, details))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Errors of the framework: no such route, a method that the route does not know."""
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
+    content = ErrorContent(
+        code=code,
+        message=f"{error.detail}: {request.method} {request.url.path[:200]}",
+        details=[wrong("path", str(error.detail), request.url.path)],
+    )
+    body = ErrorBody(error=content).model_dump(mode="json")
+    return JSONResponse(body, error.status_code, dict(error.headers or {}))
+
+
+async def _on_database_error(request: Request, error: Exception) -> Response:
+    log.error("the database does not answer", extra={"error": str(error)[:300]})
+    return await _on_server_error(request, NotReady("the database does not answer; try again"))
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    """The server raises the error again after this answer, and so it is logged with its traceback."""
+    return await _on_server_error(request, ServerError("the server made a mistake; its log says which"))

@@ -1,0 +1,135 @@
+"""Keys of trainers and workers: made here, shown once, stored as hashes, checked on every request."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+from collapsewatch_server.db import Database
+from collapsewatch_server.errors import Forbidden, Unauthorised
+from collapsewatch_server.repositories import keys, runs
+from collapsewatch_server.tables import ApiKey
+
+_SECRET_BYTES = 32
+# `cw_worker_` and the first eight characters of the secret: 48 of its 256 bits, so the rest is no easier.
+_PREFIX_CHARS = 18
+_TOUCH_SECONDS = 60.0
+
+
+class Purpose(StrEnum):
+    """What a key is good for."""
+
+    ingest = "ingest"
+    """Trainers: open runs and send batches."""
+    worker = "worker"
+    """Workers: claim jobs and hand in results."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose key came with a request."""
+
+    key_id: int
+    purpose: Purpose
+    project_id: int | None
+    """The only project the key may write to; any project when absent."""
+
+    def may_write(self, project_id: int) -> None:
+        """Comes back if the key is good for the project.
+
+        Raises:
+            Forbidden: it is one for another project.
+        """
+        if self.project_id is not None and self.project_id != project_id:
+            raise Forbidden("this key belongs to another project")
+
+
+class Keyring:
+    """Makes, checks and revokes keys."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, purpose: Purpose, *, project: str | None, label: str) -> str:
+        """A new key. It cannot be shown again: only its hash is stored."""
+        key = f"cw_{purpose}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        self.admit(key, purpose, project=project, label=label)
+        return key
+
+    def admit(self, key: str, purpose: Purpose, *, project: str | None, label: str) -> None:
+        """Makes a key good that was chosen elsewhere."""
+        with self._database.write_session() as session:
+            project_id = None if project is None else runs.project_id(session, project)
+            keys.add(
+                session,
+                prefix=_prefix(key),
+                key_hash=_hash(key),
+                purpose=purpose,
+                label=label,
+                project_id=project_id,
+            )
+
+    def replace(self, purpose: Purpose, *, label: str) -> str:
+        """A new key; all earlier ones of that label are revoked."""
+        self.revoke_label(label)
+        return self.create(purpose, project=None, label=label)
+
+    def revoke_label(self, label: str) -> None:
+        """Makes all keys of that label worthless."""
+        with self._database.write_session() as session:
+            keys.revoke_label(session, label)
+
+    def revoke(self, key_id: int) -> bool:
+        """Whether there was such a key that was still good."""
+        with self._database.write_session() as session:
+            return keys.revoke(session, key_id)
+
+    def all_keys(self) -> list[tuple[ApiKey, str | None]]:
+        """Every key, without its secret, with its project's name."""
+        with self._database.read_session() as session:
+            return keys.all_keys(session)
+
+    def is_good(self, key: str, purpose: Purpose) -> bool:
+        """Whether a request with this key would be let in."""
+        found = self._find(key)
+        return found is not None and found.purpose == purpose
+
+    def check(self, authorization: str | None, purpose: Purpose) -> Caller:
+        """Whose key it is.
+
+        Raises:
+            Unauthorised: no key, or one that is unknown or revoked.
+            Forbidden: a key for another purpose.
+        """
+        scheme, _, key = (authorization or "").strip().partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise Unauthorised("this call needs a key: send the header `Authorization: Bearer <key>`")
+        found = self._find(key.strip())
+        if found is None:
+            raise Unauthorised("the key is unknown or was revoked")
+        if found.purpose != purpose:
+            raise Forbidden(
+                f"this call needs a key for `{purpose}`, and the given one is for `{found.purpose}`"
+            )
+        if found.last_used_at is None or time.time() - found.last_used_at > _TOUCH_SECONDS:
+            with self._database.write_session() as session:
+                keys.touch(session, found.id)
+        return Caller(found.id, purpose, found.project_id)
+
+    def _find(self, key: str) -> ApiKey | None:
+        key_hash = _hash(key)
+        with self._database.read_session() as session:
+            candidates = keys.with_prefix(session, _prefix(key))
+        # The look-up is by the prefix alone, so that no query's time depends on the secret part.
+        matches = [row for row in candidates if hmac.compare_digest(row.key_hash, key_hash)]
+        return matches[0] if matches else None
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _prefix(key: str) -> str:
+    return key[:_PREFIX_CHARS]

@@ -1,0 +1,141 @@
+"""Errors that a client sees: a class with a status each, one JSON shape for all."""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from pydantic import BaseModel, Field
+
+from collapsewatch_server.web.previews import preview
+
+
+class ErrorDetail(BaseModel):
+    """One thing that was wrong."""
+
+    loc: str
+    """Where: field names and positions joined by dots, such as `rollouts.3.reward`."""
+    message: str
+    given: str = ""
+    """The start of what was given there, as JSON."""
+
+
+class ErrorContent(BaseModel):
+    code: str
+    """Stable name of the kind of error, such as `run_not_found`."""
+    message: str
+    details: list[ErrorDetail] = Field(default_factory=list)
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer from 400 up."""
+
+    error: ErrorContent
+
+
+class ServerError(Exception):
+    """An answer that says no. Subclasses set the status and the code."""
+
+    status_code: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    headers: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, message: str, details: Iterable[ErrorDetail] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = list(details)
+
+    def body(self) -> ErrorBody:
+        """The answer's JSON."""
+        return ErrorBody(error=ErrorContent(code=self.code, message=self.message, details=self.details))
+
+
+def wrong(loc: str, message: str, given: object) -> ErrorDetail:
+    """A detail that shows the start of what was given."""
+    return ErrorDetail(loc=loc, message=message, given=preview(given))
+
+
+class MalformedRequest(ServerError):
+    status_code = 400
+    code = "malformed_request"
+
+
+class Unauthorised(ServerError):
+    status_code = 401
+    code = "unauthorised"
+    headers: ClassVar[dict[str, str]] = {"WWW-Authenticate": "Bearer"}
+
+
+class Forbidden(ServerError):
+    status_code = 403
+    code = "forbidden"
+
+
+class CrossSite(ServerError):
+    status_code = 403
+    code = "cross_site"
+
+
+class RunNotFound(ServerError):
+    status_code = 404
+    code = "run_not_found"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {preview(run_id)}", [wrong("run_id", "no such run", run_id)])
+
+
+class JobNotFound(ServerError):
+    status_code = 404
+    code = "job_not_found"
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"there is no job {job_id}", [wrong("job_id", "no such job", job_id)])
+
+
+class StepNotFound(ServerError):
+    status_code = 404
+    code = "step_not_found"
+
+
+class RunConflict(ServerError):
+    status_code = 409
+    code = "run_conflict"
+
+
+class BatchConflict(ServerError):
+    status_code = 409
+    code = "batch_conflict"
+
+
+class JobConflict(ServerError):
+    status_code = 409
+    code = "job_conflict"
+
+
+class BodyTooLarge(ServerError):
+    status_code = 413
+    code = "body_too_large"
+
+
+class UnsupportedEncoding(ServerError):
+    status_code = 415
+    code = "unsupported_encoding"
+
+
+class WrongHost(ServerError):
+    status_code = 421
+    code = "wrong_host"
+
+
+class InvalidBody(ServerError):
+    status_code = 422
+    code = "invalid_body"
+
+
+class InvalidRequest(ServerError):
+    status_code = 422
+    code = "invalid_request"
+
+
+class NotReady(ServerError):
+    status_code = 503
+    code = "not_ready"
+    headers: ClassVar[dict[str, str]] = {"Retry-After": "1"}

@@ -1,0 +1,201 @@
+"""The commands `collapsewatch serve` and `collapsewatch keys`."""
+
+import asyncio
+import socket
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from sqlalchemy.exc import OperationalError
+
+from collapsewatch_server.auth import Purpose
+from collapsewatch_server.launch.credentials import CREDENTIALS_FILE, leave_credentials
+from collapsewatch_server.launch.embedded import missing_module
+from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
+from collapsewatch_server.logs import configure_logging
+from collapsewatch_server.migrations import UnknownSchema
+from collapsewatch_server.settings import ServerSettings
+from collapsewatch_server.web.deps import Services, build_services
+
+serve_app = typer.Typer(name="serve", add_completion=False, pretty_exceptions_enable=False)
+keys_app = typer.Typer(
+    name="keys",
+    help="Make and withdraw the keys that trainers and workers send.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+HomeOption = Annotated[Path | None, typer.Option(help="Folder in which everything is kept.")]
+
+
+@serve_app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    home: HomeOption = None,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Start no worker process.")] = False,
+    worker_device: Annotated[
+        str | None, typer.Option(help="Device of the worker: auto, cpu, cuda or cuda:<number>.")
+    ] = None,
+    checkpoint_root: Annotated[
+        list[Path] | None, typer.Option(help="Folder from which checkpoints may be loaded; may be repeated.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow an address that other machines can reach.")
+    ] = False,
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+) -> None:
+    """Serve the page and take in runs; one process with all it needs.
+
+    What is not given comes from COLLAPSEWATCH_… variables.
+    """
+    settings = _settings(
+        host=host,
+        port=port,
+        home=home,
+        embedded_worker=False if no_worker else None,
+        worker_device=worker_device,
+        checkpoint_roots=tuple(checkpoint_root) if checkpoint_root else None,
+        insecure=True if insecure else None,
+        log_level=log_level.upper() if log_level else None,
+    )
+    configure_logging(settings.log_level)
+    missing = missing_module() if settings.embedded_worker else None
+    if missing is not None:
+        typer.echo(f"No worker: it needs {missing}. pip install 'collapsewatch[worker]'", err=True)
+        settings = settings.model_copy(update={"embedded_worker": False})
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        listening = open_socket(settings.host, settings.port)
+    except OSError as error:
+        raise _stop(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}. "
+            "--port 0 takes a free port"
+        ) from error
+    with listening:
+        _serve_on(listening, settings)
+
+
+def _serve_on(listening: socket.socket, settings: ServerSettings) -> None:
+    services = _prepared(settings)
+    url = url_of(listening)
+    new_key = leave_credentials(settings.home, url, services.keyring)
+    server = PageServer(services, url, lambda: _announce(settings, url, new_key))
+    asyncio.run(server.serve(sockets=[listening]))
+    if not server.started:
+        raise typer.Exit(1)
+
+
+def _announce(settings: ServerSettings, url: str, new_key: str | None) -> None:
+    worker = f"one, on {settings.worker_device}" if settings.embedded_worker else "none started here"
+    lines = [
+        f"collapsewatch {version('collapsewatch')}",
+        f"  page    {url}",
+        f"  API     {url}/docs",
+        f"  data    {settings.home}",
+        f"  worker  {worker}",
+    ]
+    if new_key is not None:
+        lines += [
+            f"  key     {new_key}",
+            "          for trainers; it is shown this once. Programs of this user on this machine",
+            f"          find it in {settings.home / CREDENTIALS_FILE}",
+        ]
+    typer.echo("\n".join(lines))
+
+
+@keys_app.command("create")
+def create_key(
+    purpose: Annotated[
+        Purpose, typer.Option(help="ingest: for trainers. worker: for workers.")
+    ] = Purpose.ingest,
+    project: Annotated[
+        str | None, typer.Option(help="The only project an ingest key may write to; any when absent.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="What the key is for, for people.")] = "",
+    home: HomeOption = None,
+) -> None:
+    """Make a key and show it, this once."""
+    if purpose is Purpose.worker and project is not None:
+        raise typer.BadParameter("a worker key serves every project", param_hint="--project")
+    if project is not None and not 0 < len(project.strip()) <= 200:
+        raise typer.BadParameter(f"1 to 200 characters, got {len(project)}", param_hint="--project")
+    services = _prepared(_settings(home=home))
+    typer.echo(services.keyring.create(purpose, project=project.strip() if project else None, label=label))
+    services.close()
+
+
+@keys_app.command("list")
+def list_keys(home: HomeOption = None) -> None:
+    """List all keys, without their secret part."""
+    services = _prepared(_settings(home=home))
+    header = ("id", "key", "purpose", "project", "label", "created", "last used", "revoked")
+    rows = [
+        (
+            str(key.id),
+            f"{key.prefix}…",
+            key.purpose,
+            project or "any",
+            key.label,
+            _shown(key.created_at),
+            _shown(key.last_used_at),
+            _shown(key.revoked_at),
+        )
+        for key, project in services.keyring.all_keys()
+    ]
+    services.close()
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [header, *rows]:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@keys_app.command("revoke")
+def revoke_key(
+    key_id: Annotated[int, typer.Argument(help="Id of the key, as `keys list` shows it.")],
+    home: HomeOption = None,
+) -> None:
+    """Make a key worthless, from the next request on."""
+    services = _prepared(_settings(home=home))
+    revoked = services.keyring.revoke(key_id)
+    services.close()
+    if not revoked:
+        raise _stop(f"there is no key {key_id} that is still good")
+    typer.echo(f"key {key_id} is revoked")
+
+
+def _settings(**given: Any) -> ServerSettings:
+    try:
+        return ServerSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise _stop(f"{place}: {message}" if place else message) from error
+
+
+def _prepared(settings: ServerSettings) -> Services:
+    """The services, with the database as this version wants it."""
+    try:
+        services = build_services(settings)
+        services.prepare()
+    except UnknownSchema as error:
+        raise _stop(str(error)) from error
+    except OperationalError as error:
+        reason = str(error.orig).strip().splitlines()[0]
+        raise _stop(f"the database cannot be opened: {reason}") from error
+    except ValueError as error:
+        raise _stop(str(error)) from error
+    return services
+
+
+def _stop(message: str) -> typer.Exit:
+    typer.echo(f"collapsewatch: {message}", err=True)
+    return typer.Exit(1)
+
+
+def _shown(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,47 @@
+"""The schema's history, and how a database is brought to its newest form at start."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, text
+
+# Any constant will do; two servers that start together must take the same lock.
+_LOCK_ID = 7_788_001
+
+
+class UnknownSchema(RuntimeError):
+    """The database was written by a newer version of the program."""
+
+
+def upgrade(engine: Engine) -> None:
+    """Brings the database to the newest schema; one process at a time, all or nothing.
+
+    Raises:
+        UnknownSchema: the database's version is not known here.
+    """
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            # SQLite's BEGIN IMMEDIATE is this lock already.
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK_ID})"))
+        try:
+            command.upgrade(_config(connection), "head")
+        except CommandError as error:
+            raise UnknownSchema(f"this version does not know the database's schema: {error}") from error
+
+
+def newest_revision() -> str:
+    """Id of the newest version of the schema."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    folder = str(Path(__file__).resolve().parent)
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

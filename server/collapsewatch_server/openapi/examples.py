@@ -1,0 +1,259 @@
+"""One example of every body, shown on the API page and checked by a test against the types."""
+
+from typing import Any
+
+_SCORER = {"kind": "reference", "label": "reference: tiny-gpt2", "retokenised": True, "is_policy": False}
+_TURN = {
+    "prompt": "Where is the key? <think>",
+    "response": "The mat is near the door.</think>look under the mat",
+}
+_ROLLOUTS = [
+    {"group_id": "room-1", "reward": 1.0, "turns": [_TURN]},
+    {"group_id": "room-1", "reward": 0.0, "turns": [_TURN]},
+]
+_EVALUATION = {
+    "scope": "first_turn",
+    "num_prompts": 2,
+    "num_rows": 4,
+    "metrics": {
+        "retrieval_accuracy": {"value": 0.75, "low": 0.5, "high": 1.0},
+        "retrieval_chance": {"value": 0.5},
+        "retrieval_skill": {"value": 0.5, "low": 0.0, "high": 1.0},
+    },
+    "ragen": {"mi_estimate": 0.21},
+    "absent": {"mi_seq": "the lexical scorer gives no nats"},
+    "prompts": [
+        {
+            "group_ids": ["room-1"],
+            "num_rows": 2,
+            "accuracy": 1.0,
+            "chance": 0.5,
+            "preview": "Where is the key?",
+            "mean_pmi": 0.4,
+            "retrieved": [1.0, 0.0],
+        },
+        {
+            "group_ids": ["room-2"],
+            "num_rows": 2,
+            "accuracy": 0.5,
+            "chance": 0.5,
+            "preview": "Where is the lamp?",
+            "mean_pmi": 0.1,
+            "retrieved": [0.5, 0.5],
+        },
+    ],
+    "template": "<think>|</think>",
+    "temperature": 1.0,
+}
+_GROUPS = [
+    {"group_id": "room-1", "num_rollouts": 2, "mean": 0.5, "minimum": 0.0, "maximum": 1.0, "std": 0.7071},
+    {
+        "group_id": "room-2",
+        "num_rollouts": 2,
+        "mean": 0,
+        "minimum": 0,
+        "maximum": 0,
+        "std": 0,
+        "cause": "too_hard",
+    },
+]
+_FILTERS = [{"rule": "top_p 0.9 linear std", "kept_group_ids": ["room-1"], "num_groups": 2}]
+_BUCKETS = {
+    "quantile": [
+        {"name": "Q1", "num_groups": 1, "reward_variance": 0.0, "reward_std": 0.0, "reward": 0.0},
+        {"name": "Q2", "num_groups": 1, "reward_variance": 0.5, "reward_std": 0.7071, "reward": 0.5},
+    ],
+    "fixed": [
+        {"name": "[0, 1)", "num_groups": 2, "reward_variance": 0.25, "reward_std": 0.3536, "reward": 0.25}
+    ],
+}
+_TEMPLATE = {
+    "compression_distance_ratio": 0.97,
+    "compression_ratio": 0.41,
+    "phrases": [{"text": "let me think step by step", "num_words": 6, "coverage": 0.75, "num_prompts": 2}],
+    "min_words": 4,
+    "min_prompts": 2,
+    "num_prompts": 2,
+    "num_reasonings": 4,
+}
+_BATCH = {"groups": _GROUPS, "filters": _FILTERS, "buckets": _BUCKETS, "template_evidence": _TEMPLATE}
+_BASELINE = {"skill": 0.62, "conditional_entropy": 1.4, "first_step": 2, "last_step": 11, "complete": True}
+_RUN_SUMMARY = {
+    "run_id": "3f2a9c",
+    "project": "sokoban",
+    "name": "grpo-7b",
+    "state": "running",
+    "config": {"learning_rate": 1e-6, "filter": "none"},
+    "tags": ["baseline"],
+    "created_at": "2026-01-31T12:00:00.000Z",
+    "updated_at": "2026-01-31T12:41:10.512Z",
+    "last_step": 120,
+    "scorer": _SCORER,
+    "regime": {
+        "scope": "first_turn",
+        "regime": "template_collapse",
+        "reason": "skill 0.05 is below 0.16 while diversity is 0.97 of the baseline",
+        "step": 120,
+    },
+    "open_alerts": {"critical": 1, "warning": 0, "info": 0},
+    "latest": {"retrieval_accuracy": 0.17, "retrieval_chance": 0.125, "reward": 0.31},
+    "sparkline": {"steps": [118, 119, 120], "values": [0.11, 0.07, 0.05]},
+}
+_ALERT = {
+    "alert_id": 7,
+    "rule": "input_dependence",
+    "scope": "first_turn",
+    "severity": "critical",
+    "status": "open",
+    "opened_step": 96,
+    "resolved_step": None,
+    "opened_at": "2026-01-31T12:35:02.120Z",
+    "resolved_at": None,
+    "title": "Input dependence fell",
+    "message": "Retrieval skill fell to 0.05; its baseline is 0.62.",
+    "evidence": {"skill": 0.05, "baseline_skill": 0.62, "first_step": 2, "last_step": 11},
+}
+_JOB_ID = {"job_id": 12, "batch_id": "b-000120", "step": 120}
+_CHECK = {"ok": True, "seconds": 0.0004, "message": ""}
+
+EXAMPLES: dict[str, Any] = {
+    "RunStart": {
+        "run_id": "3f2a9c",
+        "project": "sokoban",
+        "name": "grpo-7b",
+        "config": {"learning_rate": 1e-6, "filter": "none"},
+        "tags": ["baseline"],
+        "scorer": {"kind": "lexical"},
+    },
+    "RunUpdate": {"state": "finished"},
+    "RolloutBatch": {
+        "batch_id": "b-000120",
+        "step": 120,
+        "temperature": 1.0,
+        "reward_min": 0.0,
+        "reward_max": 1.0,
+        "rollouts": _ROLLOUTS,
+    },
+    "ScalarBatch": {"points": [{"step": 120, "values": {"success": 0.31, "kl": 0.004}}]},
+    "ClaimRequest": {"worker": "gpu-3:4711", "wait_seconds": 20},
+    "Lease": {"worker": "gpu-3:4711"},
+    "ScoringResult": {
+        "worker": "gpu-3:4711",
+        "scorer": _SCORER,
+        "seconds": 1.8,
+        "evaluations": [_EVALUATION],
+        "batch_metrics": {"reward": {"value": 0.25}, "valid_reasoning_rate": {"value": 1.0}},
+        "absent": {"success": "no rollout says whether it succeeded"},
+        **_BATCH,
+        "num_turns": 4,
+        "num_scored_turns": 4,
+    },
+    "JobFailure": {
+        "worker": "gpu-3:4711",
+        "error": "the checkpoint folder holds no model.safetensors",
+        "traceback": "Traceback (most recent call last): …",
+        "retry": True,
+    },
+    "RunReceipt": {"run_id": "3f2a9c", "project": "sokoban", "name": "grpo-7b", "created": True},
+    "BatchReceipt": {"batch_id": "b-000120", "duplicate": False},
+    "ScalarReceipt": {"num_values": 2},
+    "Job": {
+        **_JOB_ID,
+        "run_id": "3f2a9c",
+        "blob_key": "batches/1/ab/ab01.zst",
+        "scorer": {"kind": "lexical"},
+        "start": 1,
+        "lease_seconds": 5.0,
+    },
+    "LeaseState": {"held": True},
+    "Accepted": {"accepted": True},
+    "JobStatusView": {"status": "queued"},
+    "ProjectList": {"projects": [{"name": "sokoban", "num_runs": 2}]},
+    "RunList": {"runs": [_RUN_SUMMARY]},
+    "RunDetail": {
+        **_RUN_SUMMARY,
+        "scopes": ["batch", "first_turn", "trainer"],
+        "metrics": {
+            "first_turn": ["retrieval_accuracy", "retrieval_skill"],
+            "batch": ["reward"],
+            "trainer": ["kl"],
+        },
+        "jobs": {"queued": 0, "leased": 1, "done": 119, "dead": 0},
+        "baseline": _BASELINE,
+        **_BATCH,
+        "absent": {"mi_seq": "the lexical scorer gives no nats"},
+    },
+    "SeriesView": {
+        "scope": "first_turn",
+        "series": {
+            "retrieval_skill": {
+                "steps": [119, 120],
+                "values": [0.07, 0.05],
+                "low": [0.0, None],
+                "high": [0.2, None],
+            }
+        },
+    },
+    "TrajectoryView": {
+        "scope": "first_turn",
+        "points": [
+            {
+                "step": 120,
+                "diversity": 0.97,
+                "diversity_low": 0.9,
+                "diversity_high": 1.04,
+                "dependence": 0.05,
+                "dependence_low": -0.02,
+                "dependence_high": 0.12,
+                "regime": "template_collapse",
+                "reason": "skill 0.05 is below 0.16 while diversity is 0.97 of the baseline",
+                "scorer": "reference: tiny-gpt2",
+            }
+        ],
+        "thresholds": {
+            "low_dependence": 0.16,
+            "high_dependence": 0.31,
+            "low_diversity": 0.5,
+            "high_diversity": 2.0,
+        },
+        "baseline": _BASELINE,
+    },
+    "AlertList": {"alerts": [_ALERT]},
+    "StepView": {
+        "step": 120,
+        "evaluation": _EVALUATION,
+        "scorer": _SCORER,
+        **_BATCH,
+    },
+    "JobList": {
+        "jobs": [
+            {
+                **_JOB_ID,
+                "status": "dead",
+                "starts": 3,
+                "error": "the checkpoint folder holds no model.safetensors",
+                "traceback": "Traceback (most recent call last): …",
+                "finished_at": "2026-01-31T12:41:10.512Z",
+            }
+        ]
+    },
+    "MetricInfoList": {
+        "metrics": {
+            "mi_ceiling": {
+                "title": "MI ceiling",
+                "unit": "nats per sequence",
+                "explanation": "Entropy of the prompts.",
+                "formula": "−Σ w log w",
+            }
+        }
+    },
+    "Health": {"status": "ok", "version": "0.1.0"},
+    "Readiness": {"status": "ready", "checks": {"database": _CHECK, "blobs": _CHECK, "redis": _CHECK}},
+    "ErrorBody": {
+        "error": {
+            "code": "invalid_body",
+            "message": "the body is not a RolloutBatch at `rollouts.3.reward`: not a number",
+            "details": [{"loc": "rollouts.3.reward", "message": "not a number", "given": '"high"'}],
+        }
+    },
+}

@@ -1,0 +1,69 @@
+"""The OpenAPI document: what FastAPI knows, the bodies that are read by hand, and an example of each body."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from collapsewatch.contracts.rollouts import RolloutBatch, ScalarBatch
+from collapsewatch.contracts.runs import RunStart, RunUpdate
+from collapsewatch.contracts.scoring import ClaimRequest, JobFailure, Lease, ScoringResult
+from collapsewatch_server.errors import ErrorBody
+from collapsewatch_server.openapi.examples import EXAMPLES
+
+_BY_HAND: list[type[BaseModel]] = [
+    RunStart,
+    RunUpdate,
+    RolloutBatch,
+    ScalarBatch,
+    ClaimRequest,
+    Lease,
+    ScoringResult,
+    JobFailure,
+    ErrorBody,
+]
+_REFERENCE = "#/components/schemas/"
+_TAGS = [
+    {"name": "ingest", "description": "For trainers, with a key of the purpose `ingest`."},
+    {"name": "read", "description": "For the page and for scripts; no key."},
+    {"name": "jobs", "description": "The scoring of batches; no key, from the page's own origin only."},
+    {"name": "worker", "description": "For workers, with a key of the purpose `worker`."},
+    {"name": "health", "description": "For whoever runs the server."},
+]
+_DESCRIPTION = """\
+Bodies are JSON, plain or with `Content-Encoding: zstd` or `gzip`. Numbers are finite, text is UTF-8.
+
+Every answer from 400 up has one shape, `{"error": {"code", "message", "details"}}`; `details` says where
+something was wrong and what was given there, and nothing was changed."""
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """The document of the app, made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=_DESCRIPTION, routes=app.routes, tags=_TAGS
+        )
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        _, definitions = models_json_schema(
+            [(model, "validation") for model in _BY_HAND], ref_template=_REFERENCE + "{model}"
+        )
+        for name, schema in definitions["$defs"].items():
+            schemas.setdefault(name, schema)
+        for content in _json_contents(document):
+            name = content["schema"].get("$ref", "").removeprefix(_REFERENCE)
+            if name in EXAMPLES:
+                content["example"] = EXAMPLES[name]
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _json_contents(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in document["paths"].values():
+        for operation in path.values():
+            for holder in [operation.get("requestBody", {}), *operation.get("responses", {}).values()]:
+                content = holder.get("content", {}).get("application/json")
+                if content is not None:
+                    yield content

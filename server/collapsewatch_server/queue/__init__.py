@@ -1,0 +1,1 @@
+"""Leases of jobs, and the feed that suggests the next one."""

@@ -1,0 +1,102 @@
+"""Which job next: a hint to the workers. It may lose, repeat or be late, and never decides."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+log = logging.getLogger(__name__)
+
+QUEUE_KEY = "collapsewatch:jobs"
+"""Sorted set of queued job ids; the score is the job's place in the queue."""
+
+_CONNECT_SECONDS = 0.5
+_ANSWER_SECONDS = 1.0
+# While Redis is away nothing waits for it; the reconciler pushes everything again once it is back.
+_PAUSE_SECONDS = 2.0
+
+
+class Feed(Protocol):
+    """Tells waiting workers of queued jobs. No method ever raises or waits long."""
+
+    def push(self, jobs: Iterable[tuple[int, float]]) -> None:
+        """Suggests jobs, given as (id, place in the queue)."""
+
+    def is_up(self) -> bool:
+        """Whether it can be asked now."""
+
+    def close(self) -> None:
+        """Gives its connections back."""
+
+
+class NullFeed:
+    """No feed at all: claims wait at the server, which looks into the jobs table."""
+
+    def push(self, jobs: Iterable[tuple[int, float]]) -> None:
+        """Nothing to do."""
+
+    def is_up(self) -> bool:
+        """Always: there is nothing that could be away."""
+        return True
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class RedisFeed:
+    """A sorted set in Redis. A job pushed twice is one job; one that was failed keeps its place."""
+
+    def __init__(self, redis_url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._redis = connect(redis_url)
+        self._clock = clock
+        self._away_until: float | None = None
+
+    def push(self, jobs: Iterable[tuple[int, float]]) -> None:
+        """Suggests jobs; forgotten when Redis is away, because the reconciler pushes them again."""
+        members = {str(job_id): score for job_id, score in jobs}
+        if not members or (self._away_until is not None and self._clock() < self._away_until):
+            return
+        try:
+            self._redis.zadd(QUEUE_KEY, members, nx=True)
+        except (redis.RedisError, OSError) as error:
+            if self._away_until is None:
+                log.warning("redis is away, jobs start later", extra={"error": type(error).__name__})
+            self._away_until = self._clock() + _PAUSE_SECONDS
+            return
+        if self._away_until is not None:
+            log.info("redis is back")
+            self._away_until = None
+
+    def is_up(self) -> bool:
+        """Whether Redis answers."""
+        try:
+            return bool(self._redis.ping())
+        except (redis.RedisError, OSError):
+            return False
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._redis.close()
+
+
+def open_feed(redis_url: str | None) -> Feed:
+    """The feed of that Redis; none at all without one."""
+    return RedisFeed(redis_url) if redis_url else NullFeed()
+
+
+def connect(redis_url: str) -> Any:
+    """A client that gives up soon.
+
+    Unless told otherwise, redis-py tries ten times behind a socket timeout of five seconds, and a request
+    that only wanted to push a hint would hang for as long.
+    """
+    return redis.Redis.from_url(
+        redis_url,
+        socket_connect_timeout=_CONNECT_SECONDS,
+        socket_timeout=_ANSWER_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )

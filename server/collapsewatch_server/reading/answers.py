@@ -1,0 +1,272 @@
+"""Answers of the read API, put together from rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE, TRAINER_SCOPE
+from collapsewatch.contracts.runs import RunState
+from collapsewatch.contracts.scoring import ScopeEvaluation, ScorerLabel
+from collapsewatch_server.db import Database
+from collapsewatch_server.errors import RunNotFound, StepNotFound, wrong
+from collapsewatch_server.reading import views
+from collapsewatch_server.reading.downsample import downsample
+from collapsewatch_server.reading.views import iso
+from collapsewatch_server.repositories import alerts, batches, evaluations, events, jobs, metrics, runs
+from collapsewatch_server.repositories.events import StoredEvent
+from collapsewatch_server.tables import AlertRow, Batch, BatchResult, JobRow, Run
+
+_SPARKLINE_POINTS = 60
+_MAX_ROWS = 1000
+_SCORED = (
+    "retrieval_accuracy",
+    "retrieval_chance",
+    "retrieval_skill",
+    "mi_seq",
+    "mi_ceiling",
+    "mi_normalised",
+    "conditional_entropy",
+    "diversity_ratio",
+)
+_OF_BATCH = ("reward", "reward_variance", "zero_variance_fraction", "valid_reasoning_rate")
+_LATEST = [
+    *((FIRST_TURN_SCOPE, metric) for metric in _SCORED),
+    *(("trajectory", metric) for metric in _SCORED),
+    *((BATCH_SCOPE, metric) for metric in _OF_BATCH),
+    (TRAINER_SCOPE, "success"),
+    (BATCH_SCOPE, "success"),
+]
+
+
+class Reading:
+    """Reads, and changes nothing."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find_run(self, run_id: str) -> Run:
+        """The run's row.
+
+        Raises:
+            RunNotFound: there is none of this id.
+        """
+        with self._database.read_session() as session:
+            return _find(session, run_id)[0]
+
+    def projects(self) -> views.ProjectList:
+        """All projects by name."""
+        with self._database.read_session() as session:
+            found = runs.projects(session)
+        return views.ProjectList(
+            projects=[views.ProjectView(name=name, num_runs=count) for name, count in found]
+        )
+
+    def runs(self, project: str | None, limit: int) -> views.RunList:
+        """Runs, newest first."""
+        with self._database.read_session() as session:
+            return views.RunList(runs=_summaries(session, runs.listed(session, project, limit)))
+
+    def run(self, run_id: str) -> views.RunDetail:
+        """All that a run's page needs before its series."""
+        with self._database.read_session() as session:
+            run, project = _find(session, run_id)
+            (summary,) = _summaries(session, [(run, project)])
+            names = metrics.names(session, run.id)
+            counts = jobs.counts(session, run.id)
+            result = batches.newest_result(session, run.id)
+            evaluation = evaluations.newest(session, run.id, FIRST_TURN_SCOPE)
+        output = (evaluation.fold_output if evaluation else None) or {}
+        absent = dict(result.absent) if result else {}
+        if evaluation and result and evaluation.batch_pk == result.batch_pk:
+            absent |= evaluation.result.get("absent", {})
+        return views.RunDetail.model_validate(
+            {
+                **summary.model_dump(),
+                "scopes": list(names),
+                "metrics": names,
+                "jobs": {status: counts.get(status, 0) for status in ("queued", "leased", "done", "dead")},
+                "baseline": output.get("baseline"),
+                **_of_whole_batch(result),
+                "absent": absent,
+            }
+        )
+
+    def series(
+        self, run_id: str, scope: str, names: Sequence[str], since_step: int, max_points: int
+    ) -> views.SeriesView:
+        """Series of the named metrics, or of all, cut down to `max_points` each."""
+        with self._database.read_session() as session:
+            run, _ = _find(session, run_id)
+            found = metrics.series(session, run.id, scope, names, since_step)
+        series = {}
+        for name, points in found.items():
+            kept = downsample(points, max_points)
+            series[name] = views.Series(
+                steps=[point.step for point in kept],
+                values=[point.value for point in kept],
+                low=[point.low for point in kept],
+                high=[point.high for point in kept],
+            )
+        return views.SeriesView(scope=scope, series=series)
+
+    def trajectory(self, run_id: str, scope: str, since_step: int) -> views.TrajectoryView:
+        """The run's way through the quadrant, with the regions as they are now."""
+        with self._database.read_session() as session:
+            run, _ = _find(session, run_id)
+            rows = evaluations.trajectory(session, run.id, scope, since_step)
+            newest = evaluations.newest(session, run.id, scope)
+        output = (newest.fold_output if newest else None) or {}
+        points = [
+            views.TrajectoryPoint.model_validate({**fold, "step": step, "scorer": scorer["label"]})
+            for step, scorer, fold in rows
+        ]
+        return views.TrajectoryView(
+            scope=scope,
+            points=points,
+            thresholds=output.get("thresholds"),
+            baseline=output.get("baseline"),
+        )
+
+    def alerts(self, run_id: str) -> views.AlertList:
+        """The run's alerts, newest first."""
+        with self._database.read_session() as session:
+            run, _ = _find(session, run_id)
+            rows = alerts.of_run(session, run.id, _MAX_ROWS)
+        return views.AlertList(alerts=[_alert(row) for row in rows])
+
+    def step(self, run_id: str, step: int, scope: str) -> views.StepView:
+        """One step in one scope.
+
+        Raises:
+            StepNotFound: the step was not scored in this scope.
+        """
+        with self._database.read_session() as session:
+            run, _ = _find(session, run_id)
+            row = evaluations.of_step(session, run.id, scope, step)
+            if row is None:
+                message = f"step {step} was not scored in the scope {scope!r}"
+                raise StepNotFound(message, [wrong("step", "no evaluation", step)])
+            result = batches.result_of(session, row.batch_pk)
+        return views.StepView.model_validate(
+            {
+                "step": step,
+                "evaluation": ScopeEvaluation.model_validate(row.result),
+                "scorer": row.scorer,
+                **_of_whole_batch(result),
+            }
+        )
+
+    def jobs(self, run_id: str, status: str | None) -> views.JobList:
+        """The run's jobs, newest first."""
+        with self._database.read_session() as session:
+            run, _ = _find(session, run_id)
+            rows = jobs.of_run(session, run.id, status, _MAX_ROWS)
+        return views.JobList(jobs=[_job(job, batch) for job, batch in rows])
+
+    def events_after(self, event_id: int, run_id: str | None, limit: int) -> list[StoredEvent]:
+        """Events newer than `event_id`, oldest first."""
+        with self._database.read_session() as session:
+            return events.after(session, event_id, run_id, limit)
+
+    def newest_event_id(self) -> int:
+        """Id of the newest event; 0 when there is none."""
+        with self._database.read_session() as session:
+            return events.newest_id(session)
+
+
+def _of_whole_batch(result: BatchResult | None) -> dict[str, Any]:
+    """What both a run and a step tell of a batch apart from its scopes."""
+    if result is None:
+        return {"groups": [], "filters": [], "buckets": {}, "template_evidence": None}
+    return {
+        "groups": result.groups,
+        "filters": result.filters,
+        "buckets": result.buckets,
+        "template_evidence": result.template_evidence,
+    }
+
+
+def _find(session: Session, run_id: str) -> tuple[Run, str]:
+    found = runs.find(session, run_id)
+    if found is None:
+        raise RunNotFound(run_id)
+    return found
+
+
+def _summaries(session: Session, found: list[tuple[Run, str]]) -> list[views.RunSummary]:
+    run_pks = [run.id for run, _ in found]
+    if not run_pks:
+        return []
+    standings = evaluations.standings(session, run_pks)
+    open_alerts = alerts.open_counts(session, run_pks)
+    latest = metrics.latest(session, run_pks, _LATEST)
+    sparklines = metrics.sparklines(session, run_pks, FIRST_TURN_SCOPE, "retrieval_skill", _SPARKLINE_POINTS)
+    return [
+        views.RunSummary(
+            run_id=run.run_id,
+            project=project,
+            name=run.name,
+            state=RunState(run.state),
+            config=run.config,
+            tags=run.tags,
+            created_at=iso(run.created_at),
+            updated_at=iso(run.updated_at),
+            last_step=run.last_step,
+            scorer=_scorer(standings.get(run.id)),
+            regime=_regime(standings.get(run.id)),
+            open_alerts=views.OpenAlerts(**open_alerts[run.id]),
+            latest=latest[run.id],
+            sparkline=views.Sparkline(
+                steps=[step for step, _ in sparklines[run.id]],
+                values=[value for _, value in sparklines[run.id]],
+            ),
+        )
+        for run, project in found
+    ]
+
+
+def _scorer(standing: evaluations.Standing | None) -> ScorerLabel | None:
+    return None if standing is None else ScorerLabel.model_validate(standing.scorer)
+
+
+def _regime(standing: evaluations.Standing | None) -> views.RegimeView | None:
+    if standing is None or standing.regime is None:
+        return None
+    return views.RegimeView(
+        scope=standing.scope, regime=standing.regime, reason=standing.reason or "", step=standing.step
+    )
+
+
+def _alert(row: AlertRow) -> views.AlertView:
+    return views.AlertView.model_validate(
+        {
+            "alert_id": row.id,
+            "rule": row.rule,
+            "scope": row.scope,
+            "severity": row.severity,
+            "status": row.status,
+            "opened_step": row.opened_step,
+            "resolved_step": row.resolved_step,
+            "opened_at": iso(row.opened_at),
+            "resolved_at": None if row.resolved_at is None else iso(row.resolved_at),
+            "title": row.title,
+            "message": row.message,
+            "evidence": row.evidence,
+        }
+    )
+
+
+def _job(job: JobRow, batch: Batch) -> views.JobView:
+    return views.JobView.model_validate(
+        {
+            "job_id": job.id,
+            "batch_id": batch.batch_id,
+            "step": batch.step,
+            "status": job.status,
+            "starts": job.starts,
+            "error": job.error,
+            "traceback": job.traceback or None,
+            "finished_at": None if job.finished_at is None else iso(job.finished_at),
+        }
+    )

@@ -1,0 +1,181 @@
+"""Jobs as rows: every move of the queue is one conditional UPDATE."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, case, func, select, update
+from sqlalchemy.orm import Session
+
+from collapsewatch_server.db import is_postgresql, now
+from collapsewatch_server.tables import Batch, JobRow, Project, Run
+
+SPACING_SECONDS = 1.0
+"""Distance in the queue between jobs of one run: a run that sends many at once leaves room for others."""
+_LARGEST_ID = 2**63 - 1
+_GIVEN_BACK: dict[str, Any] = {
+    "status": "queued",
+    "starts": JobRow.starts - 1,
+    "owner": None,
+    "lease_until": None,
+}
+
+
+def add(session: Session, *, batch_pk: int, run_pk: int) -> tuple[int, float]:
+    """The new job's id and its place in the queue."""
+    last = select(func.max(JobRow.score)).where(JobRow.run_pk == run_pk, JobRow.status == "queued")
+    current, last_score = session.execute(select(now(), last.scalar_subquery())).one()
+    score = current if last_score is None else max(current, last_score + SPACING_SECONDS)
+    job = JobRow(batch_pk=batch_pk, run_pk=run_pk, status="queued", score=score, starts=0, created_at=current)
+    session.add(job)
+    session.flush()
+    return job.id, score
+
+
+def claimable(session: Session, job_id: int | None = None) -> bool:
+    """Whether there is a queued job, or whether this one is queued."""
+    statement = select(JobRow.id).where(JobRow.status == "queued")
+    if job_id is not None:
+        statement = statement.where(JobRow.id == _in_range(job_id))
+    return session.scalar(statement.limit(1)) is not None
+
+
+def claim(session: Session, *, owner: str, lease_seconds: float, job_id: int | None = None) -> JobRow | None:
+    """The job in front, or that very job, now leased; none when there is none.
+
+    Claims that meet on PostgreSQL pass over each other's rows, so that nobody waits or comes away empty.
+    """
+    candidate = select(JobRow.id).where(JobRow.status == "queued")
+    if job_id is None:
+        candidate = candidate.order_by(JobRow.score, JobRow.id).limit(1)
+    else:
+        candidate = candidate.where(JobRow.id == _in_range(job_id))
+    candidate = _skip_locked(session, candidate)
+    statement = update(JobRow).where(JobRow.id == candidate.scalar_subquery(), JobRow.status == "queued")
+    values = {
+        "status": "leased",
+        "starts": JobRow.starts + 1,
+        "owner": owner,
+        "lease_until": now() + lease_seconds,
+    }
+    return session.scalar(statement.values(values).returning(JobRow))
+
+
+def beat(session: Session, job_id: int, *, owner: str, lease_seconds: float) -> bool:
+    """Whether `owner` holds the lease, which is now longer."""
+    statement = update(JobRow).where(JobRow.id == job_id, JobRow.status == "leased", JobRow.owner == owner)
+    values = {"lease_until": now() + lease_seconds}
+    return session.scalar(statement.values(values).returning(JobRow.id)) is not None
+
+
+def finish(session: Session, job_id: int) -> bool:
+    """Whether the job was not done before; now it is, whoever held it."""
+    statement = update(JobRow).where(JobRow.id == job_id, JobRow.status != "done")
+    values = {"status": "done", "owner": None, "lease_until": None, "error": None, "finished_at": now()}
+    return session.scalar(statement.values(**values, traceback=None).returning(JobRow.id)) is not None
+
+
+def fail(
+    session: Session,
+    job_id: int,
+    *,
+    owner: str,
+    error: str,
+    traceback: str,
+    retry: bool,
+    counts: bool,
+    max_starts: int,
+) -> JobRow | None:
+    """The job after this failure, back at its old place or dead; none unless `owner` held its lease.
+
+    A start that does not `count` is taken back, and the job is queued whatever else is said.
+    """
+    values = _failed(retry, max_starts) if counts else _GIVEN_BACK
+    return session.scalar(
+        update(JobRow)
+        .where(JobRow.id == job_id, JobRow.status == "leased", JobRow.owner == owner)
+        .values(**values, error=error, traceback=traceback)
+        .returning(JobRow)
+    )
+
+
+def expire(session: Session, *, max_starts: int) -> Sequence[JobRow]:
+    """The jobs whose lease had run out, back in the queue or dead."""
+    lost = select(JobRow.id).where(JobRow.status == "leased", JobRow.lease_until < now())
+    lost = _skip_locked(session, lost)
+    message = "the worker stopped answering while it held the job: " + func.coalesce(JobRow.owner, "")
+    statement = update(JobRow).where(JobRow.id.in_(lost)).values(**_failed(True, max_starts), error=message)
+    return session.scalars(statement.returning(JobRow)).all()
+
+
+def any_expired(session: Session) -> bool:
+    """Whether a lease has run out."""
+    lost = select(JobRow.id).where(JobRow.status == "leased", JobRow.lease_until < now()).limit(1)
+    return session.scalar(lost) is not None
+
+
+def retry(session: Session, job_id: int, run_pk: int) -> JobRow | None:
+    """The dead job, queued again at the end with all its starts; none unless it was dead."""
+    statement = update(JobRow).where(JobRow.id == job_id, JobRow.run_pk == run_pk, JobRow.status == "dead")
+    values = {"status": "queued", "starts": 0, "score": now(), "finished_at": None}
+    return session.scalar(statement.values(values).returning(JobRow))
+
+
+def queued(session: Session, limit: int) -> list[tuple[int, float]]:
+    """Ids and places of the jobs in front."""
+    statement = select(JobRow.id, JobRow.score).where(JobRow.status == "queued")
+    rows = session.execute(statement.order_by(JobRow.score, JobRow.id).limit(limit))
+    return [(job_id, score) for job_id, score in rows]
+
+
+def status_of(session: Session, job_id: int) -> str | None:
+    """Status of the job; none when there is no such job."""
+    return session.scalar(select(JobRow.status).where(JobRow.id == job_id))
+
+
+def with_batch(session: Session, job_id: int) -> tuple[JobRow, Batch, Run, str] | None:
+    """The job, its batch, its run, and the project's name."""
+    statement = (
+        select(JobRow, Batch, Run, Project.name)
+        .join(Batch, Batch.id == JobRow.batch_pk)
+        .join(Run, Run.id == JobRow.run_pk)
+        .join(Project, Project.id == Run.project_id)
+        .where(JobRow.id == job_id)
+    )
+    row = session.execute(statement).first()
+    return None if row is None else (row[0], row[1], row[2], row[3])
+
+
+def of_run(session: Session, run_pk: int, status: str | None, limit: int) -> list[tuple[JobRow, Batch]]:
+    """The run's jobs with their batches, newest first."""
+    statement = select(JobRow, Batch).join(Batch, Batch.id == JobRow.batch_pk).where(JobRow.run_pk == run_pk)
+    if status is not None:
+        statement = statement.where(JobRow.status == status)
+    return [(job, batch) for job, batch in session.execute(statement.order_by(JobRow.id.desc()).limit(limit))]
+
+
+def counts(session: Session, run_pk: int) -> dict[str, int]:
+    """Number of the run's jobs by status."""
+    statement = select(JobRow.status, func.count()).where(JobRow.run_pk == run_pk).group_by(JobRow.status)
+    found: dict[str, int] = {}
+    for status, count in session.execute(statement):
+        found[status] = count
+    return found
+
+
+def _failed(retry: bool, max_starts: int) -> dict[str, Any]:
+    is_dead: ColumnElement[bool] = JobRow.starts >= (max_starts if retry else 0)
+    return {
+        "status": case((is_dead, "dead"), else_="queued"),
+        "finished_at": case((is_dead, now()), else_=None),
+        "owner": None,
+        "lease_until": None,
+    }
+
+
+def _skip_locked(session: Session, statement: Select[int]) -> Select[int]:
+    return statement.with_for_update(skip_locked=True) if is_postgresql(session) else statement
+
+
+def _in_range(job_id: int) -> int:
+    # No job has id 0, and a larger number than the column holds would be an error of the database.
+    return job_id if 0 < job_id <= _LARGEST_ID else 0

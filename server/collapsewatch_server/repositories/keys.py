@@ -1,0 +1,54 @@
+"""API keys as rows."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from collapsewatch_server.db import insert, now
+from collapsewatch_server.tables import ApiKey, Project
+
+
+def add(
+    session: Session, *, prefix: str, key_hash: str, purpose: str, label: str, project_id: int | None
+) -> int:
+    """Id of the key's row; the row that is there already when the very key is."""
+    values = {
+        "prefix": prefix,
+        "key_hash": key_hash,
+        "purpose": purpose,
+        "label": label,
+        "project_id": project_id,
+        "created_at": now(),
+    }
+    statement = insert(session, ApiKey).values(values).on_conflict_do_nothing(index_elements=["key_hash"])
+    session.execute(statement)
+    return session.execute(select(ApiKey.id).where(ApiKey.key_hash == key_hash)).scalar_one()
+
+
+def with_prefix(session: Session, prefix: str) -> Sequence[ApiKey]:
+    """The keys, revoked ones left out, that begin with `prefix`: one, or by great chance more."""
+    return session.scalars(select(ApiKey).where(ApiKey.prefix == prefix, ApiKey.revoked_at.is_(None))).all()
+
+
+def all_keys(session: Session) -> list[tuple[ApiKey, str | None]]:
+    """Every key with its project's name, oldest first."""
+    statement = select(ApiKey, Project.name).outerjoin(Project, Project.id == ApiKey.project_id)
+    return [(key, name) for key, name in session.execute(statement.order_by(ApiKey.id))]
+
+
+def touch(session: Session, key_id: int) -> None:
+    """Notes that the key was used now."""
+    session.execute(update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=now()))
+
+
+def revoke(session: Session, key_id: int) -> bool:
+    """Whether there was such a key that was still good; it is not any more."""
+    statement = update(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+    return session.execute(statement.values(revoked_at=now()).returning(ApiKey.id)).first() is not None
+
+
+def revoke_label(session: Session, label: str) -> None:
+    """Revokes all keys of that label."""
+    statement = update(ApiKey).where(ApiKey.label == label, ApiKey.revoked_at.is_(None))
+    session.execute(statement.values(revoked_at=now()))

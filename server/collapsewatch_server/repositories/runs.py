@@ -1,0 +1,91 @@
+"""Projects and runs as rows."""
+
+from typing import Any
+
+from sqlalchemy import case, func, select, update
+from sqlalchemy.orm import Session
+
+from collapsewatch_server.db import insert, is_postgresql, now
+from collapsewatch_server.tables import Json, Project, Run
+
+
+def project_id(session: Session, name: str) -> int:
+    """Id of the project, which is made when it is missing."""
+    found = session.scalar(select(Project.id).where(Project.name == name))
+    if found is not None:
+        return found
+    statement = insert(session, Project).values(name=name, created_at=now())
+    session.execute(statement.on_conflict_do_nothing(index_elements=["name"]))
+    return session.execute(select(Project.id).where(Project.name == name)).scalar_one()
+
+
+def projects(session: Session) -> list[tuple[str, int]]:
+    """Every project's name and number of runs, by name."""
+    statement = (
+        select(Project.name, func.count(Run.id))
+        .outerjoin(Run, Run.project_id == Project.id)
+        .group_by(Project.id)
+    )
+    return [(name, count) for name, count in session.execute(statement.order_by(Project.name))]
+
+
+def find(session: Session, run_id: str) -> tuple[Run, str] | None:
+    """The run and its project's name."""
+    statement = select(Run, Project.name).join(Project).where(Run.run_id == run_id)
+    row = session.execute(statement).first()
+    return None if row is None else (row[0], row[1])
+
+
+def listed(session: Session, project: str | None, limit: int) -> list[tuple[Run, str]]:
+    """Runs with their project's name, newest first."""
+    statement = select(Run, Project.name).join(Project).order_by(Run.id.desc()).limit(limit)
+    if project is not None:
+        statement = statement.where(Project.name == project)
+    return [(run, name) for run, name in session.execute(statement)]
+
+
+def add(
+    session: Session,
+    *,
+    run_id: str,
+    project_id: int,
+    name: str,
+    config: Json,
+    tags: list[Any],
+    scorer: Json | None,
+) -> int | None:
+    """The new run's row id; none when a run of this id is there already."""
+    statement = insert(session, Run).values(
+        run_id=run_id,
+        project_id=project_id,
+        name=name,
+        config=config,
+        tags=tags,
+        scorer=scorer,
+        state="running",
+        created_at=now(),
+        updated_at=now(),
+    )
+    statement = statement.on_conflict_do_nothing(index_elements=["run_id"]).returning(Run.id)
+    added: int | None = session.execute(statement).scalar()
+    return added
+
+
+def change(session: Session, run_pk: int, **values: Any) -> None:
+    """Sets the given columns."""
+    session.execute(update(Run).where(Run.id == run_pk).values(updated_at=now(), **values))
+
+
+def touch(session: Session, run_pk: int, step: int) -> None:
+    """Notes that something of `step` arrived now."""
+    furthest = case((Run.last_step >= step, Run.last_step), else_=step)
+    session.execute(update(Run).where(Run.id == run_pk).values(updated_at=now(), last_step=furthest))
+
+
+def lock(session: Session, run_pk: int) -> None:
+    """Holds the run until the end of the transaction: one writer folds a run at a time.
+
+    SQLite has one writer anyway. NO KEY UPDATE lets new batches refer to the run meanwhile.
+    """
+    if is_postgresql(session):
+        session.execute(select(Run.id).where(Run.id == run_pk).with_for_update(key_share=True))

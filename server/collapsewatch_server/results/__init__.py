@@ -1,0 +1,1 @@
+"""One transaction per result: metric points, folds in step order, alerts."""

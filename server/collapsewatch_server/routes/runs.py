@@ -1,0 +1,90 @@
+"""What the page reads. No key is needed: the server answers this machine alone unless told otherwise."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from collapsewatch.contracts.metrics import METRICS
+from collapsewatch_server.reading import views
+from collapsewatch_server.web.deps import (
+    DEFAULT_SCOPE,
+    READ_ERRORS,
+    RunId,
+    ScopeQuery,
+    ServicesDep,
+    SinceStep,
+    StepPath,
+    errors,
+)
+
+router = APIRouter(prefix="/api/v1", tags=["read"], responses=errors(*READ_ERRORS))
+
+Name = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
+
+
+@router.get("/projects")
+def list_projects(services: ServicesDep) -> views.ProjectList:
+    """All projects by name."""
+    return services.reading.projects()
+
+
+@router.get("/runs")
+def list_runs(
+    services: ServicesDep,
+    project: Name | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> views.RunList:
+    """Runs, newest first, of one project or of all."""
+    return services.reading.runs(project or None, limit)
+
+
+@router.get("/runs/{run_id}")
+def get_run(run_id: RunId, services: ServicesDep) -> views.RunDetail:
+    """All that a run's page needs before its series."""
+    return services.reading.run(run_id)
+
+
+@router.get("/runs/{run_id}/series")
+def get_series(
+    run_id: RunId,
+    services: ServicesDep,
+    scope: ScopeQuery = DEFAULT_SCOPE,
+    metric: Annotated[list[Name] | None, Query(max_length=500)] = None,
+    since_step: SinceStep = 0,
+    max_points: Annotated[int, Query(ge=10, le=20_000)] = 2000,
+) -> views.SeriesView:
+    """Series of the named metrics, or of all metrics of the scope.
+
+    A series longer than `max_points` keeps its first and last point and the extremes of every stretch.
+    """
+    return services.reading.series(run_id, scope, metric or [], since_step, max_points)
+
+
+@router.get("/runs/{run_id}/trajectory")
+def get_trajectory(
+    run_id: RunId, services: ServicesDep, scope: ScopeQuery = DEFAULT_SCOPE, since_step: SinceStep = 0
+) -> views.TrajectoryView:
+    """The run's way through the quadrant of diversity and input dependence."""
+    return services.reading.trajectory(run_id, scope, since_step)
+
+
+@router.get("/runs/{run_id}/alerts")
+def list_alerts(run_id: RunId, services: ServicesDep) -> views.AlertList:
+    """The run's alerts with the values that caused them, newest first."""
+    return services.reading.alerts(run_id)
+
+
+@router.get("/runs/{run_id}/steps/{step}")
+def get_step(
+    run_id: RunId, step: StepPath, services: ServicesDep, scope: ScopeQuery = DEFAULT_SCOPE
+) -> views.StepView:
+    """One step in one scope: every prompt, every group, every filter."""
+    return services.reading.step(run_id, step, scope)
+
+
+@router.get("/metrics-info")
+def metrics_info() -> views.MetricInfoList:
+    """What every metric means."""
+    return views.MetricInfoList(
+        metrics={name: views.MetricInfoView(**info._asdict()) for name, info in METRICS.items()}
+    )

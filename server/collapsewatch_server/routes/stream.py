@@ -1,0 +1,57 @@
+"""Live events for open pages, by server-sent events."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from collapsewatch_server.events import follow
+from collapsewatch_server.repositories.events import StoredEvent
+from collapsewatch_server.web.deps import READ_ERRORS, ServicesDep, errors
+
+router = APIRouter(prefix="/api/v1", tags=["read"], responses=errors(*READ_ERRORS))
+
+_EVENTS_PER_LOOK = 500
+_RECONNECT_MILLISECONDS = 1000
+_LARGEST_ID = 2**63 - 1
+
+
+@router.get("/stream", response_class=EventSourceResponse)
+async def stream(
+    services: ServicesDep,
+    run_id: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")] = None,
+    resume_after: Annotated[
+        int | None, Query(alias="last_event_id", ge=0, le=_LARGEST_ID, description="As `Last-Event-ID`.")
+    ] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, le=_LARGEST_ID)] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Events of one run or of all: `run`, `batch`, `metrics`, `alert`, `job`.
+
+    A new stream begins with `hello`, which carries the newest id. One that resumes, by the header
+    `Last-Event-ID` or the parameter of that name, begins with what it has missed: nothing is lost by a broken
+    connection or a restart of the server. `data` is `{"run_id", "project", "step"?, "scope"?, …}`.
+    """
+    reading = services.reading
+    # The browser's own header is the newer of the two when it reconnects by itself.
+    start = last_event_id if last_event_id is not None else resume_after
+    newest = await run_in_threadpool(reading.newest_event_id)
+    # An id that is still to come is from a database that is no more; waiting for it would be silence.
+    if start is None or start > newest:
+        start = newest
+        yield ServerSentEvent(
+            event="hello", id=str(start), data={"last_event_id": start}, retry=_RECONNECT_MILLISECONDS
+        )
+    else:
+        # The headers reach the page with the first bytes, so that it knows that the stream is open.
+        yield ServerSentEvent(comment="resumed", retry=_RECONNECT_MILLISECONDS)
+
+    async def read_after(event_id: int) -> list[StoredEvent]:
+        return await run_in_threadpool(reading.events_after, event_id, run_id, _EVENTS_PER_LOOK)
+
+    async for event in follow(services.hub, read_after, start):
+        yield ServerSentEvent(
+            event=event.kind, id=str(event.event_id), raw_data=json.dumps(event.data, separators=(",", ":"))
+        )

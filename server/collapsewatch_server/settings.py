@@ -1,0 +1,133 @@
+"""What the operator can set: one class, read once in `main`, passed on."""
+
+import ipaddress
+import json
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+_MEBIBYTE = 2**20
+
+
+class ServerSettings(BaseSettings):
+    """Settings of the server, from `COLLAPSEWATCH_…` variables; the defaults run on a laptop."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="COLLAPSEWATCH_",
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+
+    home: Path = Path("~/.collapsewatch")
+    """Folder in which the embedded form keeps everything."""
+    database_url: SecretStr | None = None
+    """`postgresql://user:password@host/name` or `sqlite:////path`; a file in the home folder when absent."""
+    redis_url: SecretStr | None = None
+    """Redis that suggests the next job and rings for live events; both go without it when absent."""
+    blob_url: str | None = None
+    """Where the batches lie: `file:///path` or a folder; `blobs` in the home folder when absent."""
+    host: str = "127.0.0.1"
+    """Address to listen on; one that other machines can reach needs `insecure`."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 7788
+    """Port to listen on; 0 takes a free one and prints it."""
+    insecure: bool = False
+    """Allow an address that other machines can reach, although reading needs no account yet."""
+    worker_key: SecretStr | None = None
+    """A worker key that is accepted besides those the server has made, for deployments that choose it."""
+    max_request_bytes: Annotated[int, Field(gt=0)] = 64 * _MEBIBYTE
+    """Largest request body as sent, in bytes."""
+    max_batch_bytes: Annotated[int, Field(gt=0)] = 256 * _MEBIBYTE
+    """Largest request body after decompression, in bytes."""
+    lease_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    """How long a job stays with a worker that no longer says it is alive."""
+    max_starts: Annotated[int, Field(ge=1, le=100)] = 3
+    """A job that was started this often without a result is dead until someone retries it."""
+    reconcile_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
+    """How often expired leases are taken back and queued jobs pushed again."""
+    poll_seconds: Annotated[float, Field(gt=0, le=10)] = 0.05
+    """How often a waiting claim looks for a job."""
+    embedded_worker: bool = True
+    """Start one worker process with the server."""
+    worker_device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda|cuda:\d+)$")] = "auto"
+    """Device of the embedded worker: `auto`, `cpu`, `cuda` or `cuda:<number>`."""
+    checkpoint_roots: Annotated[tuple[Path, ...], NoDecode] = ()
+    """Folders from which the embedded worker may load checkpoints, separated by `:`. Empty: it loads none."""
+    log_level: LogLevel = "INFO"
+    """Least severe message that is logged: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
+
+    @field_validator("database_url", "redis_url", "blob_url", "worker_key", mode="before")
+    @classmethod
+    def _empty_is_absent(cls, value: object) -> object:
+        # Compose files pass an unset variable on as an empty string.
+        return None if value == "" else value
+
+    @field_validator("home")
+    @classmethod
+    def _is_absolute(cls, home: Path) -> Path:
+        return home.expanduser().absolute()
+
+    @field_validator("checkpoint_roots", mode="before")
+    @classmethod
+    def _split_roots(cls, roots: object) -> object:
+        if not isinstance(roots, str):
+            return roots
+        if roots.lstrip().startswith("["):
+            return json.loads(roots)
+        return [part for part in roots.split(os.pathsep) if part.strip()]
+
+    @field_validator("checkpoint_roots")
+    @classmethod
+    def _are_absolute(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
+        return tuple(root.expanduser().absolute() for root in roots)
+
+    @field_validator("worker_key")
+    @classmethod
+    def _is_a_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not re.fullmatch(r"cw_worker_[A-Za-z0-9_-]{32,200}", key.get_secret_value()):
+            raise ValueError(
+                "a worker key is `cw_worker_` and at least 32 random letters, digits, `-` or `_`"
+            )
+        return key
+
+    @model_validator(mode="after")
+    def _stays_on_this_machine(self) -> Self:
+        if not self.insecure and not is_loopback(self.host):
+            raise ValueError(
+                f"{self.host!r} can be reached from other machines and reading needs no account yet; "
+                "pass --insecure (COLLAPSEWATCH_INSECURE=true) if only people you trust can reach it"
+            )
+        return self
+
+    @property
+    def effective_database_url(self) -> str:
+        """`database_url`, or a SQLite file in the home folder."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.home / 'collapsewatch.db'}"
+
+    @property
+    def effective_redis_url(self) -> str | None:
+        """`redis_url` as text."""
+        return self.redis_url.get_secret_value() if self.redis_url else None
+
+    @property
+    def effective_blob_url(self) -> str:
+        """`blob_url`, or the folder `blobs` of the home folder."""
+        return self.blob_url or str(self.home / "blobs")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` names this machine alone: `localhost`, 127.0.0.0/8 or ::1, also in brackets."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,222 @@
+"""The tables. Times are seconds since 1970 by the database's clock, so that leases of several hosts agree.
+
+`runs.id` is the run inside the database, `runs.run_id` the id that clients chose. Several batches of one
+step are legal, such as a step replayed after a resume: all are kept, and the one accepted last stands for
+the step.
+"""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import JSON, Double, String, Text
+
+# SQLite counts up by itself only in an INTEGER primary key.
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+Json = dict[str, Any]
+
+
+class Base(DeclarativeBase):
+    """What all tables share: names of constraints that migrations can rely on."""
+
+    metadata_naming = {  # noqa: RUF012
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+    type_annotation_map = {  # noqa: RUF012 (SQLAlchemy reads it from the class)
+        int: BigInteger(),
+        float: Double(),
+        str: Text(),
+        Json: JSON(),
+        list[Any]: JSON(),
+    }
+
+
+Base.metadata.naming_convention = Base.metadata_naming
+
+
+class Project(Base):
+    __tablename__ = "projects"
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[float]
+
+
+class ApiKey(Base):
+    """A key as it can be checked, never as it can be used."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    prefix: Mapped[str] = mapped_column(index=True)
+    """Start of the key, by which people and the look-up know it."""
+    key_hash: Mapped[str] = mapped_column(unique=True)
+    """SHA-256; the key has 256 random bits, so nothing slower is needed."""
+    purpose: Mapped[str]
+    label: Mapped[str]
+    project_id: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
+    """The only project it may write to; any project when absent."""
+    created_at: Mapped[float]
+    last_used_at: Mapped[float | None]
+    revoked_at: Mapped[float | None]
+
+
+class Run(Base):
+    __tablename__ = "runs"
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    run_id: Mapped[str] = mapped_column(unique=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), index=True)
+    name: Mapped[str]
+    config: Mapped[Json]
+    tags: Mapped[list[Any]]
+    scorer: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    state: Mapped[str]
+    last_step: Mapped[int | None]
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+
+
+class Batch(Base):
+    """One accepted batch; its rollouts lie in the blob store."""
+
+    __tablename__ = "batches"
+    __table_args__ = (UniqueConstraint("run_pk", "batch_id"), Index(None, "run_pk", "step"))
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    """Order of acceptance: of two batches of a step, the larger id stands for the step."""
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    batch_id: Mapped[str]
+    step: Mapped[int]
+    content_hash: Mapped[str]
+    blob_key: Mapped[str]
+    num_bytes: Mapped[int]
+    num_rollouts: Mapped[int]
+    policy_version: Mapped[str | None]
+    scorer: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    """Who shall score it, decided when it was accepted; the default scorer when absent."""
+    created_at: Mapped[float]
+
+
+class JobRow(Base):
+    """One batch to score. The lease is here and nowhere else."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index("ix_jobs_queue", "status", "score"),
+        Index(None, "run_pk", "status", "score"),
+        Index(
+            "ix_jobs_lease_until",
+            "lease_until",
+            sqlite_where=text("status = 'leased'"),
+            postgresql_where=text("status = 'leased'"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"), unique=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    status: Mapped[str]
+    """`queued`, `leased`, `done` or `dead`."""
+    score: Mapped[float]
+    """Place in the queue, smallest first; a job that failed keeps it."""
+    starts: Mapped[int]
+    owner: Mapped[str | None]
+    lease_until: Mapped[float | None]
+    error: Mapped[str | None]
+    traceback: Mapped[str | None]
+    created_at: Mapped[float]
+    finished_at: Mapped[float | None]
+
+
+class BatchResult(Base):
+    """What a worker found out about a whole batch."""
+
+    __tablename__ = "batch_results"
+    __table_args__ = (Index(None, "run_pk", "step"),)
+
+    batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"), primary_key=True, autoincrement=False)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    step: Mapped[int]
+    scorer: Mapped[Json]
+    metrics: Mapped[Json]
+    absent: Mapped[Json]
+    groups: Mapped[list[Any]]
+    filters: Mapped[list[Any]]
+    buckets: Mapped[Json]
+    template_evidence: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    seconds: Mapped[float]
+    created_at: Mapped[float]
+
+
+class EvaluationRow(Base):
+    """One scope of one scored batch, and what the fold in step order made of it."""
+
+    __tablename__ = "evaluations"
+    __table_args__ = (UniqueConstraint("batch_pk", "scope"), Index(None, "run_pk", "scope", "step"))
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"))
+    step: Mapped[int]
+    scope: Mapped[str]
+    current: Mapped[bool]
+    """Whether it stands for its step; false once a later batch of the step was scored."""
+    scorer: Mapped[Json]
+    result: Mapped[Json]
+    fold_state: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    fold_output: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    regime: Mapped[str | None]
+    reason: Mapped[str | None]
+
+
+class MetricPoint(Base):
+    """Clustered by run, scope and metric, so that a series is one range scan."""
+
+    __tablename__ = "metric_points"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012
+
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"), primary_key=True, autoincrement=False)
+    scope: Mapped[str] = mapped_column(String(200), primary_key=True)
+    metric: Mapped[str] = mapped_column(String(200), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    value: Mapped[float]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+
+
+class AlertRow(Base):
+    """One alert of one rule, with the values that caused it."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (UniqueConstraint("run_pk", "rule", "scope", "opened_step"),)
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    rule: Mapped[str]
+    scope: Mapped[str]
+    severity: Mapped[str]
+    status: Mapped[str]
+    opened_step: Mapped[int]
+    resolved_step: Mapped[int | None]
+    opened_at: Mapped[float]
+    resolved_at: Mapped[float | None]
+    title: Mapped[str]
+    message: Mapped[str]
+    evidence: Mapped[Json]
+
+
+class EventRow(Base):
+    """Something that the page may want to know. Rows are only ever added; the id is the SSE id."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index(None, "run_pk", "id"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    kind: Mapped[str]
+    data: Mapped[Json]
+    created_at: Mapped[float]

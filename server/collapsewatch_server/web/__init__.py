@@ -1,0 +1,1 @@
+"""What every route shares: request bodies, access, headers."""

@@ -1,0 +1,232 @@
+"""What the routes share: the services of the process, who calls, and checked bodies and parameters."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Path, Query, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel
+
+from collapsewatch.blobs import BlobStore, open_blob_store
+from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
+from collapsewatch_server.auth import Caller, Keyring, Purpose
+from collapsewatch_server.db import Database
+from collapsewatch_server.errors import CrossSite, ErrorBody
+from collapsewatch_server.events import EventHub, RedisBell
+from collapsewatch_server.ingest import Ingest
+from collapsewatch_server.migrations import upgrade
+from collapsewatch_server.queue.feed import Feed, open_feed
+from collapsewatch_server.queue.leases import JobQueue
+from collapsewatch_server.reading.answers import Reading
+from collapsewatch_server.results.writer import Results
+from collapsewatch_server.settings import ServerSettings
+from collapsewatch_server.tables import Run
+from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, read_model
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything a request may need; one of each in a process."""
+
+    settings: ServerSettings
+    database: Database
+    blobs: BlobStore
+    feed: Feed
+    hub: EventHub
+    bell: RedisBell | None
+    keyring: Keyring
+    ingest: Ingest
+    queue: JobQueue
+    results: Results
+    reading: Reading
+
+    def prepare(self) -> None:
+        """Brings the database up to date and lets the operator's own worker key in."""
+        upgrade(self.database.engine)
+        if self.settings.worker_key is not None:
+            key = self.settings.worker_key.get_secret_value()
+            self.keyring.admit(key, Purpose.worker, project=None, label="from the environment")
+
+    def close(self) -> None:
+        """Gives all connections back."""
+        if self.bell is not None:
+            self.bell.close()
+        self.feed.close()
+        self.database.close()
+
+
+def build_services(settings: ServerSettings) -> Services:
+    """The services for these settings; nothing is opened yet."""
+    database = Database(settings.effective_database_url)
+    blobs = open_blob_store(settings.effective_blob_url)
+    redis_url = settings.effective_redis_url
+    feed = open_feed(redis_url)
+    hub = EventHub()
+    bell = RedisBell(redis_url, hub) if redis_url else None
+    ring = bell.ring if bell else hub.ring
+    return Services(
+        settings=settings,
+        database=database,
+        blobs=blobs,
+        feed=feed,
+        hub=hub,
+        bell=bell,
+        keyring=Keyring(database),
+        ingest=Ingest(database, blobs, feed, ring),
+        queue=JobQueue(
+            database, feed, ring, lease_seconds=settings.lease_seconds, max_starts=settings.max_starts
+        ),
+        results=Results(database, ring),
+        reading=Reading(database),
+    )
+
+
+def services_of(request: Request) -> Services:
+    """The services of the process that serves the request."""
+    services: Services = request.app.state.services
+    return services
+
+
+ServicesDep = Annotated[Services, Depends(services_of)]
+
+RunId = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", description="Id that the client chose.")
+]
+JobId = Annotated[int, Path(ge=1, lt=2**63)]
+StepPath = Annotated[int, Path(ge=0, le=2**53)]
+ScopeQuery = Annotated[
+    str,
+    Query(
+        alias="scope",
+        max_length=200,
+        pattern=r"^[^\x00]+$",
+        description="`first_turn`, `turn/<t>`, `trajectory`, `batch` or `trainer`.",
+    ),
+]
+SinceStep = Annotated[int, Query(ge=0, le=2**53, description="First step to answer with.")]
+DEFAULT_SCOPE = FIRST_TURN_SCOPE
+
+_ingest_key = HTTPBearer(
+    scheme_name="IngestKey",
+    bearerFormat="cw_ingest_…",
+    description="Key of a project's trainers: `collapsewatch keys create --purpose ingest`.",
+    auto_error=False,
+)
+_worker_key = HTTPBearer(
+    scheme_name="WorkerKey",
+    bearerFormat="cw_worker_…",
+    description="Key of the workers: `collapsewatch keys create --purpose worker`.",
+    auto_error=False,
+)
+Credentials = HTTPAuthorizationCredentials | None
+
+
+def ingest_caller(
+    request: Request, services: ServicesDep, _: Annotated[Credentials, Security(_ingest_key)]
+) -> Caller:
+    """Whose ingest key came along."""
+    return services.keyring.check(request.headers.get("authorization"), Purpose.ingest)
+
+
+def worker_caller(
+    request: Request, services: ServicesDep, _: Annotated[Credentials, Security(_worker_key)]
+) -> Caller:
+    """Whose worker key came along."""
+    return services.keyring.check(request.headers.get("authorization"), Purpose.worker)
+
+
+IngestCaller = Annotated[Caller, Depends(ingest_caller)]
+WorkerCaller = Annotated[Caller, Depends(worker_caller)]
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run that the caller may write to."""
+
+    run: Run
+    project: str
+
+
+def open_run(run_id: RunId, caller: IngestCaller, services: ServicesDep) -> OpenRun:
+    """The run of the path, for a caller that may write to it."""
+    run, project = services.ingest.open_run(caller, run_id)
+    return OpenRun(run, project)
+
+
+OpenRunDep = Annotated[OpenRun, Depends(open_run)]
+
+
+def body_of(model: type[Model], *, large: bool = False) -> Callable[..., Awaitable[Model]]:
+    """A dependency that reads the body as a `model`; list it last, so that keys are checked before."""
+
+    async def read(request: Request, services: ServicesDep) -> Model:
+        settings = services.settings
+        limit = settings.max_batch_bytes if large else min(SMALL_BODY_BYTES, settings.max_batch_bytes)
+        return await read_model(
+            request,
+            model,
+            max_request_bytes=min(settings.max_request_bytes, limit),
+            max_bytes=limit,
+        )
+
+    return read
+
+
+def request_body(model: type[BaseModel]) -> dict[str, Any]:
+    """What the OpenAPI page says of a body that `body_of` reads."""
+    content = {"application/json": {"schema": _reference(model)}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def errors(*status_codes: int) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI page says of a route's errors."""
+    # Spelt out, because the event stream's own media type is not that of its errors.
+    content = {"application/json": {"schema": _reference(ErrorBody)}}
+    return {code: {"description": _ERRORS[code], "content": content} for code in status_codes}
+
+
+def same_origin(request: Request) -> None:
+    """Comes back unless a page of another origin sent the request.
+
+    Browsers say where a request comes from and pages cannot make them lie; programs say nothing.
+
+    Raises:
+        CrossSite: it comes from elsewhere.
+    """
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    foreign = origin is not None and _netloc(origin) != request.headers.get("host")
+    if foreign or site not in ("same-origin", "none"):
+        raise CrossSite("a page of another origin may not change anything here")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # such as `http://[`
+        return None
+
+
+def _reference(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
+_ERRORS = {
+    400: "The body is not JSON, is empty, is cut short, or is not compressed as it says.",
+    401: "No key, or one that is unknown or was revoked.",
+    403: "The key is for another purpose or another project; or a page of another origin asks.",
+    404: "There is nothing of this id.",
+    409: "What is there already contradicts the request; nothing was changed.",
+    413: "The body is larger than the server accepts, as sent or after decompression.",
+    415: "The content encoding is neither zstd nor gzip.",
+    422: "A field of the body or a parameter is wrong; `details` says which, and what was given.",
+    503: "The database does not answer at the moment; try again.",
+}
+BODY_ERRORS = (400, 401, 403, 404, 413, 415, 422, 503)
+"""Of every route that takes a body and a key."""
+READ_ERRORS = (404, 422, 503)
+"""Of every route that reads something by name."""

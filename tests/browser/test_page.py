@@ -1,0 +1,204 @@
+"""The page in Chromium, on a real service fed with a recorded collapse, live."""
+
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import collapsewatch
+from tests.integration.service import Service, base_environment
+
+pytestmark = pytest.mark.browser
+DATA = Path(__file__).parents[1] / "data"
+SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+HOSTILE = "<img src=x onerror='window.owned=1'><script>window.owned=1</script>"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    home = tmp_path_factory.mktemp("page")
+    running = Service(home, base_environment(home, DATA), scaled_out=False)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    executable = next((path for path in CHROMIUM if Path(path).exists()), None)
+    assert executable, "chromium is missing: apt-get install chromium"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=executable, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser, service: Service) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    yield opened
+    context.close()
+    assert problems == []
+
+
+def recorded_steps() -> dict[int, list[dict[str, Any]]]:
+    steps: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    with gzip.open(DATA / "collapsing_run.jsonl.gz", "rt") as lines:
+        for line in lines:
+            rollout = json.loads(line)
+            steps[rollout["step"]].append(rollout)
+    return steps
+
+
+def log_step(run: collapsewatch.Run, step: int, rollouts: list[dict[str, Any]]) -> None:
+    run.log_rollouts(
+        step,
+        prompts=[rollout["prompt"] for rollout in rollouts],
+        responses=[rollout["response"] for rollout in rollouts],
+        rewards=[rollout["reward"] for rollout in rollouts],
+        group_ids=[rollout["group"] for rollout in rollouts],
+        reward_range=(0.0, 1.0),
+    )
+
+
+@pytest.fixture(scope="module")
+def collapsed_run(service: Service) -> str:
+    steps = recorded_steps()
+    with collapsewatch.init(
+        "recorded", "collapsing", url=service.url, api_key=service.local_key(), scorer="lexical"
+    ) as run:
+        for step, rollouts in steps.items():
+            log_step(run, step, rollouts)
+    service.wait_until_scored(run.id, len(steps))
+    return run.id
+
+
+def test_a_run_is_watched_live_without_a_reload(page: Page, service: Service) -> None:
+    page.goto("/")
+    expect(page.get_by_test_id("live-state")).to_contain_text("live")
+    steps = recorded_steps()
+    with collapsewatch.init("recorded", "watched", url=service.url, api_key=service.local_key()) as run:
+        row = page.locator(f'[data-testid=run-row][data-run-id="{run.id}"]')
+        expect(row).to_be_visible(timeout=15_000)
+        row.get_by_role("link").first.click()
+        for step in range(3):
+            log_step(run, step, steps[step])
+        expect(page.get_by_test_id("run-step")).to_contain_text("step 2", timeout=30_000)
+        expect(page.locator("[data-testid=figure-retrieval] .js-plotly-plot")).to_be_visible()
+        log_step(run, 3, steps[3])
+        expect(page.get_by_test_id("run-step")).to_contain_text("step 3", timeout=30_000)
+    expect(page.get_by_test_id("run-page")).to_contain_text(
+        re.compile("finished", re.IGNORECASE), timeout=15_000
+    )
+
+
+def test_an_alert_is_announced_while_the_page_is_open(page: Page, service: Service) -> None:
+    steps = recorded_steps()
+    with collapsewatch.init("recorded", "alarming", url=service.url, api_key=service.local_key()) as run:
+        for step in range(20):
+            log_step(run, step, steps[step])
+        service.wait_until_scored(run.id, 20)
+        page.goto(f"/#/runs/{run.id}")
+        expect(page.get_by_test_id("run-step")).to_contain_text("step 19")
+        for step in range(20, 50):
+            log_step(run, step, steps[step])
+        toast = page.locator('[data-testid=toast][data-severity="critical"]')
+        expect(toast).to_be_visible(timeout=60_000)
+    expect(page.locator('[data-testid=alert][data-severity="critical"]').first).to_contain_text(
+        "nput dependence"
+    )
+
+
+def test_what_is_wrong_with_a_collapsed_run_is_seen_at_a_glance(page: Page, collapsed_run: str) -> None:
+    page.goto(f"/#/runs/{collapsed_run}")
+    alert = page.locator('[data-testid=alerts-open] [data-testid=alert][data-severity="critical"]')
+    expect(alert).to_contain_text("retrieval accuracy")
+    expect(alert).to_be_in_viewport()
+    expect(page.get_by_test_id("fact-retrieval")).to_contain_text("chance")
+    expect(page.get_by_test_id("scorer")).to_contain_text("lexical")
+    expect(page.locator("[data-testid=figure-quadrant] .js-plotly-plot")).to_be_visible()
+    # Further down: what its reasonings share, and how its groups' rewards vary.
+    expect(page.get_by_test_id("shared-phrases")).to_contain_text("by the worker")
+    expect(page.get_by_test_id("variance-buckets")).to_contain_text("Q6")
+    expect(page.get_by_test_id("figure-gradients")).to_be_hidden()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_their_screen_in_both_themes(
+    browser: Browser, service: Service, collapsed_run: str, theme: Any, width: int
+) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, base_url=service.url
+    )
+    page = context.new_page()
+    for name, path in (("runs", "/"), ("run", f"/#/runs/{collapsed_run}")):
+        page.goto(path)
+        expect(page.get_by_test_id("regime-badge").first).to_be_visible()
+        if name == "run":
+            expect(page.locator("[data-testid=figure-retrieval] .js-plotly-plot")).to_be_visible()
+        overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert overflow <= 0
+        page.screenshot(path=SHOTS / f"{name}-{theme}-{width}.png", full_page=True)
+    context.close()
+
+
+def test_text_of_a_rollout_never_becomes_markup(page: Page, service: Service) -> None:
+    with collapsewatch.init(
+        HOSTILE, HOSTILE, config={HOSTILE: HOSTILE}, url=service.url, api_key=service.local_key()
+    ) as run:
+        groups = range(4)
+        run.log_rollouts(
+            0,
+            prompts=[f"{HOSTILE} {group} <think>" for group in groups for _ in range(2)],
+            responses=[f"{HOSTILE} {group} {k} </think> {HOSTILE}" for group in groups for k in range(2)],
+            rewards=[float(k) for _ in groups for k in range(2)],
+        )
+        run.log({HOSTILE: 1.0}, step=0)
+    service.wait_until_scored(run.id, 1)
+    page.goto("/")
+    expect(page.get_by_test_id("run-list")).to_contain_text("<script>")
+    page.goto(f"/#/runs/{run.id}")
+    expect(page.get_by_test_id("run-name")).to_contain_text("<script>")
+    expect(page.get_by_test_id("prompt-table")).to_contain_text("<script>")
+    expect(page.get_by_test_id("shared-phrases")).to_contain_text("onerror")
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.owned") is None
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_the_page_is_reachable_by_keyboard(page: Page, collapsed_run: str) -> None:
+    page.goto("/")
+    row = page.locator(f'[data-testid=run-row][data-run-id="{collapsed_run}"]')
+    expect(row).to_be_visible()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        focused = page.evaluate("document.activeElement.getAttribute('href') || ''")
+        if collapsed_run in focused:
+            break
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("run-name")).to_have_text("collapsing")

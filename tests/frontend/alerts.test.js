@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import {
+  documentTitle,
+  freshAlerts,
+  openAlerts,
+  severityInfo,
+  sortAlerts,
+  splitLead,
+  urgentCount,
+} from "../../frontend/collapsewatch_frontend/static/js/alerts.js";
+
+const alert = (id, severity, opened_step, status = "open") => ({
+  alert_id: id,
+  severity,
+  status,
+  opened_step,
+  opened_at: "2026-01-31T12:00:00Z",
+});
+
+test("open alerts come first, the most severe first, then the newest", () => {
+  const sorted = sortAlerts([
+    alert(1, "warning", 30),
+    alert(2, "critical", 20, "resolved"),
+    alert(3, "critical", 10),
+    alert(4, "warning", 40),
+    alert(5, "info", 50),
+    alert(6, "warning", 60, "resolved"),
+  ]);
+  assert.deepEqual(
+    sorted.map((a) => a.alert_id),
+    [3, 4, 1, 5, 6, 2],
+  );
+});
+
+test("sorting leaves the answer of the server as it was", () => {
+  const alerts = [alert(1, "info", 1), alert(2, "critical", 2)];
+  sortAlerts(alerts);
+  assert.deepEqual(
+    alerts.map((a) => a.alert_id),
+    [1, 2],
+  );
+});
+
+test("resolved alerts are not open", () => {
+  assert.deepEqual(openAlerts([alert(1, "critical", 1, "resolved")]), []);
+});
+
+test("an alert is news once", () => {
+  const alerts = [alert(1, "warning", 1), alert(2, "critical", 2), alert(3, "critical", 3, "resolved")];
+  assert.deepEqual(
+    freshAlerts(new Set([1]), alerts).map((a) => a.alert_id),
+    [2],
+  );
+});
+
+test("notes are not urgent", () => {
+  assert.equal(urgentCount({ critical: 1, warning: 2, info: 9 }), 3);
+  assert.equal(urgentCount(undefined), 0);
+});
+
+test("the tab's title counts urgent alerts", () => {
+  assert.equal(documentTitle("grpo", 2), "(2) grpo · collapsewatch");
+  assert.equal(documentTitle("", 0), "collapsewatch");
+});
+
+test("an unknown severity is shown as a note", () => {
+  assert.equal(severityInfo("catastrophe").name, "Note");
+});
+
+test("the lead is the first sentence, and decimals end no sentence", () => {
+  const message = "Skill fell to 0.21 (95 % 0.10 to 0.30). H(Z|X) stayed at 0.95 × baseline.";
+  assert.deepEqual(splitLead(message), {
+    lead: "Skill fell to 0.21 (95 % 0.10 to 0.30).",
+    rest: "H(Z|X) stayed at 0.95 × baseline.",
+  });
+  assert.deepEqual(splitLead("Only one."), { lead: "Only one.", rest: "" });
+});

@@ -1,0 +1,266 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { alertMarks, withAlpha } from "../../frontend/collapsewatch_frontend/static/js/figures/base.js";
+import {
+  dependenceFigure,
+  dependenceOverlay,
+} from "../../frontend/collapsewatch_frontend/static/js/figures/dependence.js";
+import {
+  hasHeatmap,
+  heatmapFigure,
+} from "../../frontend/collapsewatch_frontend/static/js/figures/heatmap.js";
+import { placeLabels, textSize } from "../../frontend/collapsewatch_frontend/static/js/figures/labels.js";
+import { lineFigure } from "../../frontend/collapsewatch_frontend/static/js/figures/lines.js";
+import {
+  hasPlace,
+  overlayFigure,
+  quadrantFigure,
+} from "../../frontend/collapsewatch_frontend/static/js/figures/quadrant.js";
+import { THEME, point, series } from "./helpers.js";
+
+const THRESHOLDS = { low_dependence: 0.21, high_dependence: 0.41, low_diversity: 0.5, high_diversity: 2 };
+const BASELINE = { skill: 0.83, conditional_entropy: 0.65, first_step: 2, last_step: 11, complete: true };
+const TRAJECTORY = {
+  points: [
+    point(0, 1, 0.9),
+    point(1, 1.02, 0.6),
+    point(2, null, 0.5),
+    point(3, 0.97, 0.1, { regime: "template_collapse" }),
+  ],
+  thresholds: THRESHOLDS,
+  baseline: BASELINE,
+};
+const texts = (figure) =>
+  figure.layout.annotations.map((annotation) => annotation.text.replace(/<[^>]+>/g, " "));
+
+test("a colour takes an opacity, whatever way it is written", () => {
+  assert.equal(withAlpha("rgb(1, 2, 3)", 0.5), "rgba(1, 2, 3, 0.5)");
+  assert.equal(withAlpha("#ff8000", 0.25), "rgba(255, 128, 0, 0.25)");
+  assert.equal(withAlpha("color(srgb 1 0 0)", 0.5), "color(srgb 1 0 0)");
+});
+
+test("the quadrant names its four regions and marks baseline and newest step", () => {
+  const figure = quadrantFigure({ trajectory: TRAJECTORY, theme: THEME });
+  const words = texts(figure).join(" ");
+  for (const name of [
+    "Diverse reasoning",
+    "Template collapse",
+    "Compressed reasoning",
+    "Low-entropy collapse",
+  ]) {
+    assert.ok(words.replace(/\s+/g, " ").includes(name), `${name} is not named`);
+  }
+  assert.ok(words.includes("step 3"));
+  const baseline = figure.data.find((trace) => trace.marker?.symbol === "x-thin");
+  assert.deepEqual([baseline.x, baseline.y], [[1], [0.83]]);
+});
+
+test("points are coloured by step, and one without diversity has no place", () => {
+  const figure = quadrantFigure({ trajectory: TRAJECTORY, theme: THEME });
+  const points = figure.data.find((trace) => Array.isArray(trace.marker?.color));
+  assert.deepEqual(points.marker.color, [0, 1, 3]);
+  assert.equal(hasPlace(TRAJECTORY.points[2]), false);
+});
+
+test("the newest point wears its regime's colour and its interval", () => {
+  const figure = quadrantFigure({ trajectory: TRAJECTORY, theme: THEME });
+  const newest = figure.data[figure.data.length - 1];
+  assert.equal(newest.marker.color, THEME.regimes.template);
+  assert.ok(Math.abs(newest.error_y.array[0] - 0.1) < 1e-12);
+  assert.equal(newest.error_x.symmetric, false);
+});
+
+test("without a frozen baseline the thresholds are dotted floors and nothing is marked", () => {
+  const figure = quadrantFigure({
+    trajectory: { points: [point(0, 1, 0.9)], thresholds: null, baseline: null },
+    theme: THEME,
+  });
+  const lines = figure.layout.shapes.filter((shape) => shape.type === "line");
+  assert.ok(lines.length > 0 && lines.every((shape) => shape.line.dash === "dot"));
+  assert.ok(!figure.data.some((trace) => trace.marker?.symbol === "x-thin"));
+});
+
+test("a quadrant without points can still be drawn", () => {
+  const figure = quadrantFigure({
+    trajectory: { points: [], thresholds: null, baseline: null },
+    theme: THEME,
+  });
+  assert.deepEqual(figure.data, []);
+});
+
+test("a ghost lies behind the run and its name stays text", () => {
+  const figure = quadrantFigure({
+    trajectory: TRAJECTORY,
+    theme: THEME,
+    ghosts: [{ name: "<b>evil</b>", points: [point(0, 1, 0.95)], colour: THEME.series[3] }],
+  });
+  const all = JSON.stringify(figure);
+  assert.ok(all.includes("&lt;b&gt;evil"));
+  assert.ok(!all.includes("<b>evil"));
+  assert.ok(figure.data.findIndex((t) => t.marker?.color === THEME.series[3]) < figure.data.length - 1);
+});
+
+test("compared runs keep a colour each", () => {
+  const runs = ["a", "b"].map((name, i) => ({ name, trajectory: TRAJECTORY, colour: THEME.series[i] }));
+  const figure = overlayFigure({ runs, theme: THEME });
+  for (const run of runs) assert.ok(figure.data.some((trace) => trace.marker?.color === run.colour));
+});
+
+test("where diversity is unknown the vertical axis stands over the steps", () => {
+  const points = [point(4, null, 0.9), point(5, null, 0.2)];
+  const figure = dependenceFigure({
+    trajectory: { points, thresholds: THRESHOLDS, baseline: null },
+    theme: THEME,
+  });
+  const skill = figure.data.find((trace) => trace.mode === "lines+markers");
+  assert.deepEqual(
+    [skill.x, skill.y],
+    [
+      [4, 5],
+      [0.9, 0.2],
+    ],
+  );
+  assert.equal(figure.layout.shapes[0].y0, THRESHOLDS.high_dependence);
+});
+
+test("the step axis of compared runs reaches to the end of the longest", () => {
+  const run = (name, steps) => ({
+    name,
+    colour: THEME.series[0],
+    trajectory: { points: steps.map((step) => point(step, null, 0.5)), thresholds: null, baseline: null },
+  });
+  const figure = dependenceOverlay({
+    runs: [run("long", [0, 100]), run("<b>short", [10, 50])],
+    theme: THEME,
+  });
+  assert.deepEqual(figure.layout.xaxis.range, [-2, 102]);
+  assert.ok(JSON.stringify(figure.data).includes("&lt;b&gt;short"));
+});
+
+test("alerts are lines on the step axis, resolved ones dotted, titles as text", () => {
+  const marks = alertMarks(
+    [
+      { severity: "critical", status: "open", opened_step: 37, title: "<i>fell</i>" },
+      { severity: "warning", status: "resolved", opened_step: 32, title: "fell" },
+    ],
+    THEME,
+  );
+  assert.deepEqual(
+    marks.shapes.map((shape) => [shape.x0, shape.line.dash]),
+    [
+      [37, "solid"],
+      [32, "dot"],
+    ],
+  );
+  assert.ok(marks.annotations[0].hovertext.includes("&lt;i&gt;fell"));
+});
+
+test("a line figure draws band, chance line and alerts on one shared step axis", () => {
+  const figure = lineFigure({
+    theme: THEME,
+    stepRange: [0, 100],
+    yRange: [0, 1],
+    alerts: [{ severity: "critical", status: "open", opened_step: 1, title: "fell" }],
+    lines: [
+      {
+        name: "accuracy",
+        colour: THEME.series[0],
+        band: true,
+        series: series([0, 1], [0.9, 0.5], { low: [0.8, 0.4], high: [1, 0.6] }),
+      },
+      { name: "chance", colour: THEME.muted, dash: "dash", series: series([0, 1], [0.125, 0.125]) },
+    ],
+  });
+  const [band, accuracy, chance] = figure.data;
+  assert.deepEqual(band.x, [0, 1, 1, 0]);
+  assert.deepEqual(band.y, [1, 0.6, 0.4, 0.8]);
+  assert.equal(accuracy.customdata[0], "  (0.800 to 1.000)");
+  assert.equal(chance.line.dash, "dash");
+  assert.deepEqual(figure.layout.xaxis.range, [-2, 102]);
+  assert.equal(figure.layout.shapes.length, 1);
+});
+
+test("an absent value is a gap, not a zero", () => {
+  const figure = lineFigure({
+    theme: THEME,
+    lines: [{ name: "mi", colour: THEME.series[0], series: series([0, 1, 2], [1, null, 1]) }],
+  });
+  assert.deepEqual(figure.data[0].y, [1, null, 1]);
+  assert.equal(figure.data[0].connectgaps, false);
+});
+
+test("a narrow figure has fewer ticks and leaves dragging to the page", () => {
+  const lines = [{ name: "a", colour: THEME.series[0], series: series([0, 1], [1, 2]) }];
+  const wide = lineFigure({ theme: THEME, lines });
+  const narrow = lineFigure({ theme: THEME, lines, compact: true });
+  assert.ok(narrow.layout.xaxis.nticks < wide.layout.xaxis.nticks);
+  assert.equal(narrow.layout.dragmode, false);
+});
+
+test("a heatmap needs every row of the matrix", () => {
+  const prompt = (retrieved) => ({ group_ids: ["g"], preview: "<b>", retrieved });
+  assert.equal(hasHeatmap([prompt([1, 0]), prompt([0, 1])]), true);
+  assert.equal(hasHeatmap([prompt([1, 0]), prompt([])]), false);
+  assert.equal(hasHeatmap([prompt([1])]), false);
+  const figure = heatmapFigure({ prompts: [prompt([1, 0]), prompt([0, 1])], theme: THEME });
+  assert.deepEqual(figure.data[0].z, [
+    [1, 0],
+    [0, 1],
+  ]);
+  assert.equal(figure.data[0].customdata[0][1][0], "&lt;b&gt;");
+});
+
+const PLOT = { width: 400, height: 300 };
+
+test("a name stands on the other side when a mark is on this one, and stays inside the plot", () => {
+  const label = { x: 200, y: 150, text: "a run" };
+  assert.equal(placeLabels([label], PLOT)[0].xanchor, "left");
+  assert.equal(placeLabels([label], { ...PLOT, marks: [{ x: 230, y: 150 }] })[0].xanchor, "right");
+  assert.equal(placeLabels([{ ...label, x: 390 }], PLOT)[0].xanchor, "right");
+});
+
+test("two names beside one another do not overlap", () => {
+  const labels = [
+    { x: 200, y: 150, text: "the first run" },
+    { x: 202, y: 154, text: "the second run" },
+  ];
+  const [first, second] = placeLabels(labels, PLOT);
+  assert.notDeepEqual([first.xanchor, first.yanchor], [second.xanchor, second.yanchor]);
+  assert.ok(textSize(labels[1].text).width > textSize(labels[0].text).width);
+});
+
+test("the overlaid run's name leaves the baseline visible", () => {
+  const ghost = { name: "sibling", points: [point(0, 0.96, 0.83)], colour: THEME.series[3] };
+  const figure = quadrantFigure({ trajectory: TRAJECTORY, theme: THEME, ghosts: [ghost] });
+  const label = figure.layout.annotations.find((annotation) => annotation.text.includes("sibling"));
+  assert.notEqual(label.xanchor === "left" && label.yanchor === "middle", true);
+});
+
+test("a narrow quadrant leaves the names of several runs to the legend", () => {
+  const runs = ["a run", "another"].map((name, i) => ({
+    name,
+    trajectory: TRAJECTORY,
+    colour: THEME.series[i],
+  }));
+  assert.ok(texts(overlayFigure({ runs, theme: THEME })).join().includes("another"));
+  assert.ok(!texts(overlayFigure({ runs, theme: THEME, compact: true })).join().includes("another"));
+});
+
+test("few steps have a tick each and none between them", () => {
+  const lines = [{ name: "a", colour: THEME.series[0], series: series([3, 4], [1, 2]) }];
+  const { xaxis } = lineFigure({ theme: THEME, lines, stepRange: [3, 4] }).layout;
+  assert.deepEqual([xaxis.tickvals, xaxis.ticktext], [[3, 4], ["step 3", "4"]]);
+  assert.equal(lineFigure({ theme: THEME, lines, stepRange: [0, 60] }).layout.xaxis.tickvals, undefined);
+});
+
+test("shares are shown in percent", () => {
+  const shares = series([0, 1], [0.5, 1], { low: [0.25, 0.9], high: [0.75, 1] });
+  const figure = lineFigure({
+    theme: THEME,
+    share: true,
+    lines: [{ name: "valid", colour: THEME.series[0], series: shares }],
+  });
+  assert.equal(figure.layout.yaxis.tickformat, ".0%");
+  assert.equal(figure.data[0].customdata[0], "  (25 % to 75 %)");
+});

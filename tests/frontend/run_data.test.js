@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { RunData, WISH } from "../../frontend/collapsewatch_frontend/static/js/run_data.js";
+import { point } from "./helpers.js";
+
+/** A server with `numSteps` scored steps, and a record of what it was asked. */
+function fakeServer({ numSteps, thresholds = null, scopes = ["first_turn", "batch"], dead = 0 }) {
+  const server = { numSteps, thresholds, dead, asked: [] };
+  const steps = (since = 0) => Array.from({ length: server.numSteps }, (_, i) => i).filter((i) => i >= since);
+  server.api = {
+    getRun: async () => ({
+      run_id: "r",
+      regime: { scope: "first_turn", regime: "indeterminate", reason: "", step: server.numSteps - 1 },
+      scopes,
+      metrics: { first_turn: ["retrieval_accuracy"], batch: ["reward"] },
+      jobs: { queued: 0, leased: 0, done: server.numSteps, dead: server.dead },
+      absent: { mi_seq: "no nats" },
+    }),
+    getSeries: async (_, question) => {
+      server.asked.push(["series", question.scope, question.metrics, question.sinceStep]);
+      const found = steps(question.sinceStep);
+      const values = { steps: found, values: found.map((i) => i / 10), low: [], high: [] };
+      return Object.fromEntries(question.metrics.map((metric) => [metric, values]));
+    },
+    getTrajectory: async (_, question) => {
+      server.asked.push(["trajectory", question.scope, question.sinceStep]);
+      const points = steps(question.sinceStep).map((i) => point(i, 1, 0.5));
+      return { points, thresholds: server.thresholds, baseline: null };
+    },
+    getStep: async (_, step, scope) => {
+      server.asked.push(["step", step, scope]);
+      return { step, evaluation: { absent: { mi_token: "no ids" }, prompts: [] } };
+    },
+    getAlerts: async () => {
+      server.asked.push(["alerts"]);
+      return [];
+    },
+    getDeadJobs: async () => {
+      server.asked.push(["dead"]);
+      return [{ job_id: 1 }];
+    },
+  };
+  return server;
+}
+
+const kinds = (server) => server.asked.map(([kind]) => kind);
+
+test("the first load asks for everything that the run has, and for nothing that it has not", async () => {
+  const server = fakeServer({ numSteps: 3 });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(data.series.scored.retrieval_accuracy.steps, [0, 1, 2]);
+  assert.deepEqual(
+    server.asked.filter(([kind]) => kind === "series"),
+    [
+      ["series", "first_turn", ["retrieval_accuracy"], undefined],
+      ["series", "batch", ["reward"], undefined],
+    ],
+  );
+  assert.ok(!kinds(server).includes("dead"), "asked for dead jobs although there are none");
+});
+
+test("news of a step loads from that step on and keeps the rest", async () => {
+  const server = fakeServer({ numSteps: 3 });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  server.numSteps = 5;
+  server.asked.length = 0;
+  await data.load(new Set([4, 3]));
+  assert.deepEqual(data.series.scored.retrieval_accuracy.steps, [0, 1, 2, 3, 4]);
+  assert.deepEqual(
+    data.trajectory.points.map((p) => p.step),
+    [0, 1, 2, 3, 4],
+  );
+  assert.deepEqual(server.asked[0], ["series", "first_turn", ["retrieval_accuracy"], 3]);
+  assert.ok(!kinds(server).includes("alerts"));
+});
+
+test("a new baseline loads the whole trajectory, because it rescales old points", async () => {
+  const server = fakeServer({ numSteps: 11 });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  server.numSteps = 12;
+  server.thresholds = { low_dependence: 0.2, high_dependence: 0.4, low_diversity: 0.5, high_diversity: 2 };
+  server.asked.length = 0;
+  await data.load(new Set([11]));
+  assert.deepEqual(
+    server.asked.filter(([kind]) => kind === "trajectory"),
+    [
+      ["trajectory", "first_turn", 11],
+      ["trajectory", "first_turn", undefined],
+    ],
+  );
+  assert.equal(data.trajectory.points.length, 12);
+});
+
+test("an alert loads alerts and no series", async () => {
+  const server = fakeServer({ numSteps: 3 });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  server.asked.length = 0;
+  await data.load(new Set([WISH.alerts]));
+  assert.deepEqual(kinds(server), ["alerts"]);
+});
+
+test("dead jobs are fetched as soon as the run has some", async () => {
+  const server = fakeServer({ numSteps: 1 });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(data.deadJobs, []);
+  server.dead = 1;
+  await data.load(new Set([WISH.summary]));
+  assert.equal(data.deadJobs.length, 1);
+});
+
+test("a step that was not scored in the scope leaves the detail empty", async () => {
+  const server = fakeServer({ numSteps: 2 });
+  server.api.getStep = async () => {
+    throw Object.assign(new Error("not scored"), { status: 404 });
+  };
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  assert.equal(data.step, null);
+});
+
+test("another failure of the detail is not swallowed", async () => {
+  const server = fakeServer({ numSteps: 2 });
+  server.api.getStep = async () => {
+    throw Object.assign(new Error("broken"), { status: 500 });
+  };
+  await assert.rejects(new RunData(server.api, "r").load(new Set([WISH.all])), /broken/);
+});
+
+test("the regime of another scope comes from that scope's own trajectory", async () => {
+  const server = fakeServer({ numSteps: 2, scopes: ["first_turn", "turn/1", "batch"] });
+  const data = new RunData(server.api, "r", { scope: "turn/1" });
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(data.regime(), { scope: "turn/1", regime: "diverse_reasoning", reason: "", step: 1 });
+});
+
+test("absence is explained by the run, the step, or not at all when it only has not come yet", async () => {
+  const data = new RunData(fakeServer({ numSteps: 1 }).api, "r");
+  await data.load(new Set([WISH.all]));
+  assert.equal(data.absentReason("mi_seq"), "no nats");
+  assert.equal(data.absentReason("mi_token"), "no ids");
+  assert.equal(data.absentReason("reward"), null);
+});

@@ -1,0 +1,49 @@
+"""The compose file names what exists: settings, Dockerfiles, commands."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from collapsewatch_server.settings import ServerSettings
+from collapsewatch_worker.settings import WorkerSettings
+
+ROOT = Path(__file__).parents[2]
+
+
+def services() -> dict[str, dict[str, Any]]:
+    loaded: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    return loaded
+
+
+def test_every_variable_of_server_and_workers_is_a_setting() -> None:
+    for name, service in services().items():
+        known = {
+            f"COLLAPSEWATCH_{field.upper()}"
+            for field in (WorkerSettings if name.startswith("worker") else ServerSettings).model_fields
+        }
+        given = {key for key in service.get("environment", {}) if key.startswith("COLLAPSEWATCH_")}
+        assert given <= known, f"{name}: {given - known}"
+
+
+def test_every_dockerfile_is_there_and_copies_what_exists() -> None:
+    for service in services().values():
+        if "build" not in service:
+            continue
+        dockerfile = ROOT / service["build"]["dockerfile"]
+        for line in dockerfile.read_text().splitlines():
+            if line.startswith("COPY"):
+                assert all((ROOT / name).exists() for name in line.split()[1:-1])
+
+
+def test_only_the_page_is_published_and_only_on_loopback() -> None:
+    published = {name: service["ports"] for name, service in services().items() if "ports" in service}
+    assert published == {"server": ["127.0.0.1:7788:7788"]}
+
+
+def test_no_secret_has_a_default() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    for name in ("POSTGRES_PASSWORD", "COLLAPSEWATCH_WORKER_KEY"):
+        assert f"${{{name}:?" in text
+        assert not re.search(rf"\$\{{{name}:-", text)

@@ -1,0 +1,186 @@
+"""A real HTTP server that stands where the collapsewatch server would: it records, and answers as told."""
+
+import gzip
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import zstandard
+
+import collapsewatch
+from collapsewatch.contracts.rollouts import RolloutBatch
+from collapsewatch.contracts.runs import RunUpdate
+from collapsewatch.settings import Settings
+
+COLUMNS: dict[str, Any] = {
+    "prompts": ["p <think>", "p <think>", "q <think>"],
+    "responses": ["a</think>1", "b</think>2", "c</think>3"],
+    "rewards": [0.0, 1.0, 0.5],
+}
+"""A small valid batch: two rollouts of one prompt, one of another."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: str = "{}"
+
+
+class Recorder:
+    """Listens on a port of its own; `down` and `up` take it off the network and bring it back there."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.answers: Callable[[Seen], Answer | None] = lambda seen: None
+        self._lock = threading.Lock()
+        self._server: ThreadingHTTPServer | None = None
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def up(self) -> None:
+        recorder = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _answer(self) -> None:
+                answer = recorder.take_in(self)
+                payload = answer.body.encode()
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+            do_POST = do_PATCH = _answer
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Silent."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def down(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def take_in(self, handler: BaseHTTPRequestHandler) -> Answer:
+        raw = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        match handler.headers.get("Content-Encoding"):
+            case "zstd":
+                raw = zstandard.ZstdDecompressor().decompress(raw)
+            case "gzip":
+                raw = gzip.decompress(raw)
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        seen = Seen(handler.command, handler.path, headers, json.loads(raw))
+        with self._lock:
+            self.seen.append(seen)
+            return self.answers(seen) or Answer(200)
+
+    def of(self, ending: str) -> list[Seen]:
+        """Requests whose path ends so."""
+        with self._lock:
+            return [seen for seen in self.seen if seen.path.endswith(ending)]
+
+    def batches(self) -> list[RolloutBatch]:
+        return [RolloutBatch.model_validate(seen.body) for seen in self.of("/batches")]
+
+    def updates(self) -> list[RunUpdate]:
+        return [RunUpdate.model_validate(seen.body) for seen in self.seen if seen.method == "PATCH"]
+
+    def scalars(self) -> dict[int, dict[str, float]]:
+        """Step → values, over all scalar requests."""
+        values: dict[int, dict[str, float]] = {}
+        for seen in self.of("/scalars"):
+            for point in seen.body["points"]:
+                values.setdefault(point["step"], {}).update(point["values"])
+        return values
+
+
+@pytest.fixture
+def offline_recorder() -> Iterator[Recorder]:
+    """Has a port and does not listen yet."""
+    recorder = Recorder()
+    yield recorder
+    recorder.down()
+
+
+@pytest.fixture
+def recorder(offline_recorder: Recorder) -> Recorder:
+    offline_recorder.up()
+    return offline_recorder
+
+
+@pytest.fixture
+def run(recorder: Recorder) -> Iterator[collapsewatch.Run]:
+    run = collapsewatch.init("project", "name", url=recorder.url, api_key="k")
+    yield run
+    run.finish(0)
+
+
+@pytest.fixture
+def quick_settings(offline_recorder: Recorder) -> Settings:
+    """Settings for that server, with retries that a test can wait for."""
+    return Settings(url=offline_recorder.url, api_key="k", retry_seconds=0.01, max_retry_seconds=0.05)
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    """Waits for a condition, and fails when it does not come."""
+
+    def wait(condition: Callable[[], object], seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "the condition did not come true"
+            time.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No settings of the machine, and none of a test's neighbours."""
+    for name in ("URL", "API_KEY", "MODE", "STRICT"):
+        monkeypatch.delenv(f"COLLAPSEWATCH_{name}", raising=False)
+    monkeypatch.setenv("COLLAPSEWATCH_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture
+def sdk_log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What the SDK said at WARNING or above."""
+    caplog.set_level(logging.DEBUG, logger="collapsewatch")
+
+    def told() -> list[str]:
+        return [
+            record.getMessage()
+            for record in caplog.records
+            if record.name == "collapsewatch" and record.levelno >= logging.WARNING
+        ]
+
+    return told

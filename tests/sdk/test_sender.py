@@ -1,0 +1,311 @@
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import count
+
+import pytest
+
+from collapsewatch.boundary import Boundary
+from collapsewatch.outbox import DropReason, Outbox, Record, RecordKind
+from collapsewatch.sender import Sender, verdict_of
+from collapsewatch.settings import Settings
+
+from .conftest import Answer, Recorder, Seen
+
+
+class Rig:
+    """A sender with its outbox, as a run puts them together."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.boundary = Boundary(strict=False)
+        self.outbox = Outbox(10_000_000, self._on_drop)
+        self.sender = Sender(self.outbox, settings, "run1", self.boundary)
+
+    def _on_drop(self, record: Record, reason: DropReason) -> None:
+        self.boundary.drop(str(reason), record.num_items)
+
+    def put(self, kind: RecordKind, body: object, num_items: int = 1) -> None:
+        self.outbox.append(Record(kind, json.dumps(body).encode(), num_items))
+
+
+@pytest.fixture
+def rig(quick_settings: Settings) -> Rig:
+    rig = Rig(quick_settings)
+    rig.put(RecordKind.start, {"run_id": "run1"})
+    return rig
+
+
+def paths(recorder: Recorder) -> list[tuple[str, str]]:
+    return [(seen.method, seen.path) for seen in recorder.seen]
+
+
+def test_records_arrive_in_order_at_their_own_routes(rig: Rig, recorder: Recorder) -> None:
+    rig.put(RecordKind.batch, {"batch_id": "b"})
+    rig.put(RecordKind.update, {"state": "finished"})
+    rig.put(RecordKind.scalars, {"step": 1, "values": {"a": 1}})
+    rig.put(RecordKind.scalars, {"step": 2, "values": {"a": 2}})
+    rig.sender.start()
+    assert rig.sender.close(10) == []
+    assert paths(recorder) == [
+        ("POST", "/api/v1/runs"),
+        ("POST", "/api/v1/runs/run1/batches"),
+        ("PATCH", "/api/v1/runs/run1"),
+        ("POST", "/api/v1/runs/run1/scalars"),
+    ]
+    assert recorder.seen[-1].body == {
+        "points": [{"step": 1, "values": {"a": 1}}, {"step": 2, "values": {"a": 2}}]
+    }
+    assert rig.boundary.dropped == {}
+
+
+def test_requests_carry_the_key_and_say_what_they_are(rig: Rig, recorder: Recorder) -> None:
+    rig.sender.start()
+    rig.sender.close(10)
+    headers = recorder.seen[0].headers
+    assert headers["authorization"] == "Bearer k"
+    assert headers["content-type"] == "application/json"
+    assert headers["user-agent"].startswith("collapsewatch/")
+    assert "content-encoding" not in headers
+
+
+def test_without_a_key_no_authorization_is_sent(quick_settings: Settings, recorder: Recorder) -> None:
+    rig = Rig(replace(quick_settings, api_key=None))
+    rig.put(RecordKind.start, {})
+    rig.sender.start()
+    rig.sender.close(10)
+    assert "authorization" not in recorder.seen[0].headers
+
+
+def test_a_long_body_is_compressed(rig: Rig, recorder: Recorder) -> None:
+    rig.put(RecordKind.batch, {"text": "again and " * 1000})
+    rig.sender.start()
+    rig.sender.close(10)
+    batch = recorder.seen[1]
+    assert batch.headers["content-encoding"] == "zstd"
+    assert int(batch.headers["content-length"]) < 1000
+    assert batch.body == {"text": "again and " * 1000}
+
+
+def test_a_path_prefix_of_the_server_is_kept(quick_settings: Settings, recorder: Recorder) -> None:
+    rig = Rig(replace(quick_settings, url=quick_settings.url + "/watch"))
+    rig.put(RecordKind.start, {})
+    rig.sender.start()
+    rig.sender.close(10)
+    assert recorder.seen[0].path == "/watch/api/v1/runs"
+
+
+def test_loopback_is_reached_past_a_proxy(
+    rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    rig.sender.start()
+    assert rig.sender.close(10) == []
+    assert len(recorder.seen) == 1
+
+
+def test_an_absent_server_gets_everything_when_it_comes(
+    rig: Rig, offline_recorder: Recorder, wait_until: Callable[..., None], sdk_log: Callable[[], list[str]]
+) -> None:
+    rig.sender.start()
+    rig.put(RecordKind.batch, {"batch_id": "b"})
+    wait_until(lambda: any("ConnectError" in message for message in sdk_log()))
+    assert len(rig.outbox) == 2
+    offline_recorder.up()
+    wait_until(lambda: len(rig.outbox) == 0)
+    assert paths(offline_recorder) == [("POST", "/api/v1/runs"), ("POST", "/api/v1/runs/run1/batches")]
+    assert len(sdk_log()) == 1
+    rig.sender.close(10)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+def test_a_passing_failure_is_tried_again(rig: Rig, recorder: Recorder, status: int) -> None:
+    tries = count(1)
+    recorder.answers = lambda seen: Answer(status) if next(tries) <= 3 else None
+    rig.sender.start()
+    assert rig.sender.close(10) == []
+    assert len(recorder.seen) == 4
+    assert rig.boundary.dropped == {}
+
+
+@pytest.mark.parametrize("status", [301, 400, 404, 409, 413, 422])
+def test_a_refused_batch_is_dropped_and_the_next_one_goes(
+    rig: Rig, recorder: Recorder, status: int, sdk_log: Callable[[], list[str]]
+) -> None:
+    body = json.dumps(
+        {
+            "error": {
+                "code": "bad",
+                "message": "the body does not fit",
+                "details": [{"loc": "rollouts.3.reward", "message": "not a number", "given": "SECRET TEXT"}],
+            }
+        }
+    )
+    recorder.answers = lambda seen: Answer(status, body=body) if seen.body.get("bad") else None
+    rig.put(RecordKind.batch, {"bad": True})
+    rig.put(RecordKind.batch, {"bad": False})
+    rig.sender.start()
+    assert rig.sender.close(10) == []
+    assert [seen.body for seen in recorder.of("/batches")] == [{"bad": True}, {"bad": False}]
+    assert rig.boundary.dropped == {"batches_rejected": 1}
+    (told,) = sdk_log()
+    assert str(status) in told
+    assert "SECRET" not in told
+    if status != 301:
+        assert "the body does not fit; rollouts.3.reward: not a number" in told
+
+
+def test_a_redirect_does_not_carry_the_key_elsewhere(rig: Rig, recorder: Recorder) -> None:
+    recorder.answers = lambda seen: Answer(307, {"Location": f"http://localhost:{recorder.port}/elsewhere"})
+    rig.sender.start()
+    rig.sender.close(10)
+    assert paths(recorder) == [("POST", "/api/v1/runs")]
+    assert rig.boundary.dropped == {"runs_rejected": 1}
+
+
+def test_a_refused_start_drops_the_whole_run_without_asking_again(rig: Rig, recorder: Recorder) -> None:
+    recorder.answers = lambda seen: Answer(401)
+    rig.put(RecordKind.batch, {})
+    rig.put(RecordKind.scalars, {}, num_items=3)
+    rig.sender.start()
+    assert rig.sender.close(10) == []
+    assert paths(recorder) == [("POST", "/api/v1/runs")]
+    assert rig.boundary.dropped == {"runs_rejected": 1, "batches_rejected": 1, "values_rejected": 3}
+
+
+def test_one_bad_point_does_not_take_its_neighbours_along(rig: Rig, recorder: Recorder) -> None:
+    def refuse_negative(seen: Seen) -> Answer | None:
+        points = seen.body.get("points", [])
+        return Answer(422) if any(point["step"] < 0 for point in points) else None
+
+    recorder.answers = refuse_negative
+    for step in (1, -1, 2):
+        rig.put(RecordKind.scalars, {"step": step, "values": {"a": 1}}, num_items=2)
+    rig.sender.start()
+    assert rig.sender.close(10) == []
+    assert [len(seen.body["points"]) for seen in recorder.of("/scalars")] == [3, 1, 1, 1]
+    assert rig.boundary.dropped == {"values_rejected": 2}
+
+
+def test_close_gives_back_what_did_not_make_it(rig: Rig, offline_recorder: Recorder) -> None:
+    rig.put(RecordKind.batch, {})
+    rig.sender.start()
+    left = rig.sender.close(0.05)
+    assert [record.kind for record in left] == [RecordKind.start, RecordKind.batch]
+
+
+def test_close_does_not_sit_out_a_long_pause(
+    quick_settings: Settings,
+    offline_recorder: Recorder,
+    sdk_log: Callable[[], list[str]],
+    wait_until: Callable[..., None],
+) -> None:
+    rig = Rig(replace(quick_settings, retry_seconds=3600, max_retry_seconds=3600))
+    rig.put(RecordKind.start, {})
+    rig.sender.start()
+    wait_until(sdk_log)
+    offline_recorder.up()
+    assert rig.sender.close(20) == []
+    assert len(offline_recorder.seen) == 1
+
+
+def test_what_the_server_asks_to_wait_is_waited(
+    rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[tuple[float, float | None]] = []
+    monkeypatch.setattr(rig.sender, "_pause", lambda seconds, asked: pauses.append((seconds, asked)))
+    tries = count(1)
+    recorder.answers = lambda seen: Answer(429, {"Retry-After": "7"}) if next(tries) == 1 else None
+    rig.sender.start()
+    rig.sender.close(10)
+    assert [asked for _, asked in pauses] == [7.0]
+
+
+def test_pauses_grow_up_to_their_limit(
+    quick_settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(replace(quick_settings, retry_seconds=1, max_retry_seconds=4))
+    rig.put(RecordKind.start, {})
+    pauses: list[float] = []
+    monkeypatch.setattr(rig.sender, "_pause", lambda seconds, asked: pauses.append(seconds))
+    tries = count(1)
+    recorder.answers = lambda seen: Answer(503) if next(tries) <= 5 else None
+    rig.sender.start()
+    rig.sender.close(10)
+    for pause, limit in zip(pauses, [1, 2, 4, 4, 4], strict=True):
+        assert limit / 2 <= pause <= limit
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [("3", 3.0), ("1e9", 300.0), ("-5", 0.0), ("nan", None), ("soon", None), (None, None)],
+)
+def test_retry_after_in_seconds_is_bounded(header: str | None, expected: float | None) -> None:
+    headers = {} if header is None else {"retry-after": header}
+    assert verdict_of(503, headers, "").retry_after_seconds == expected
+
+
+def test_retry_after_may_be_a_date() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    seconds = verdict_of(429, {"retry-after": date}, "").retry_after_seconds
+    assert seconds is not None
+    assert 50 <= seconds <= 60
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<html>no</html>", "[]", '{"error": 3}', '{"error": {"code": "x"}}', "null"]
+)
+def test_any_answer_gives_a_reason(text: str) -> None:
+    verdict = verdict_of(404, {}, text)
+    assert not verdict.accepted
+    assert not verdict.retry
+    assert verdict.reason.startswith("404")
+
+
+def test_a_broken_certificate_store_is_reported_and_not_raised(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, sdk_log: Callable[[], list[str]]
+) -> None:
+    def broken() -> object:
+        raise FileNotFoundError("no such bundle")
+
+    monkeypatch.setattr(rig.sender, "_client", broken)
+    rig.sender.start()
+    assert [record.kind for record in rig.sender.close(10)] == [RecordKind.start]
+    assert "no such bundle" in sdk_log()[0]
+
+
+def test_an_unforeseen_failure_costs_one_record_only(
+    rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = rig.sender._attempt
+    failures = iter([RuntimeError("unforeseen")])
+
+    def fail_on_batches(client: object, request: object) -> object:
+        if "batches" in getattr(request, "path", ""):
+            for failure in failures:
+                raise failure
+        return attempt(client, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rig.sender, "_attempt", fail_on_batches)
+    rig.put(RecordKind.batch, {"n": 1})
+    rig.put(RecordKind.batch, {"n": 2})
+    rig.sender.start()
+    assert rig.sender.close(10) == []
+    assert [seen.body for seen in recorder.of("/batches")] == [{"n": 2}]
+    assert rig.boundary.dropped == {"batches_rejected": 1}
+
+
+def test_requests_do_not_fill_the_trainers_log(
+    rig: Rig, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    rig.sender.start()
+    rig.sender.close(10)
+    assert [record for record in caplog.records if record.name == "httpx"] == []
+    logging.getLogger("httpx").info("of someone else")
+    assert [record.getMessage() for record in caplog.records if record.name == "httpx"] == ["of someone else"]

@@ -1,0 +1,122 @@
+"""A real server in a thread, and what trainers and workers send to it."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from collapsewatch_server.launch.serving import PageServer
+from collapsewatch_server.web.deps import Services
+
+Json = dict[str, Any]
+
+
+@dataclass
+class LiveServer:
+    """A server that answers, and calls of its API."""
+
+    url: str
+    services: Services
+    http: httpx.Client
+    ingest_key: str
+    worker_key: str
+    server: PageServer
+
+    def call(self, method: str, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:
+        headers = options.pop("headers", {})
+        if key is not None:
+            headers = {"Authorization": f"Bearer {key}", **headers}
+        return self.http.request(method, f"/api/v1{path}", headers=headers, **options)
+
+    def ingest(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self.call(method, path, key=self.ingest_key, **options)
+
+    def worker(self, path: str, body: Json) -> httpx.Response:
+        return self.call("POST", f"/worker{path}", key=self.worker_key, json=body)
+
+    def get(self, path: str, **params: Any) -> Any:
+        response = self.call("GET", path, params=params)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def start_run(self, **changes: Any) -> str:
+        run_id = uuid.uuid4().hex
+        body = {"run_id": run_id, "project": "p", "name": "n", **changes}
+        assert self.ingest("POST", "/runs", json=body).status_code == 201
+        return str(body["run_id"])
+
+    def send_batch(self, run_id: str, step: int, **changes: Any) -> httpx.Response:
+        return self.ingest("POST", f"/runs/{run_id}/batches", json=batch_body(step, **changes))
+
+    def claim(self, worker: str = "w1", **more: Any) -> Json:
+        """A job, which there has to be."""
+        job = self.try_claim(worker, **more)
+        assert job is not None
+        return job
+
+    def try_claim(self, worker: str = "w1", **more: Any) -> Json | None:
+        response = self.worker("/claim", {"worker": worker, **more})
+        assert response.status_code in (200, 204), response.text
+        return response.json() if response.status_code == 200 else None
+
+    def done(self, job_id: int, result: Json) -> bool:
+        response = self.worker(f"/jobs/{job_id}/done", result)
+        assert response.status_code == 200, response.text
+        return bool(response.json()["accepted"])
+
+    def score(self, run_id: str, step: int, result: Json, **changes: Any) -> None:
+        """Sends a batch, claims its job and hands in the result."""
+        assert self.send_batch(run_id, step, **changes).status_code == 202
+        job = self.claim()
+        assert job["step"] == step
+        assert self.done(job["job_id"], result)
+
+
+def batch_body(step: int, **changes: Any) -> Json:
+    turn = {"prompt": f"prompt {step} <think>", "response": "reason</think>act"}
+    rollouts = [{"group_id": "g1", "reward": 1.0, "turns": [turn]}]
+    return {"batch_id": f"b{step}", "step": step, "rollouts": rollouts, **changes}
+
+
+def result_body(
+    skill: float = 0.6, *, scope: str = "first_turn", num_prompts: int = 8, **changes: Any
+) -> Json:
+    """A result as a worker makes it, of `num_prompts` prompts that all have the same accuracy."""
+    chance = 1 / num_prompts
+    accuracy = chance + (1 - chance) * skill
+    prompts = [
+        {"group_ids": [f"g{i}"], "num_rows": 8, "accuracy": accuracy, "chance": chance}
+        for i in range(num_prompts)
+    ]
+    low, high = round(skill - 0.05, 6), round(skill + 0.05, 6)
+    evaluation = {
+        "scope": scope,
+        "num_prompts": num_prompts,
+        "num_rows": 8 * num_prompts,
+        "metrics": {
+            "retrieval_accuracy": {"value": accuracy},
+            "retrieval_chance": {"value": chance},
+            "retrieval_skill": {"value": skill, "low": low, "high": high},
+            "retrieval_p_value": {"value": 0.001 if skill > 0.1 else 0.6},
+            "conditional_entropy": {"value": 1.5, "low": 1.4, "high": 1.6},
+            "pmi_evalue": {"value": 0.9},
+            "mi_token": {"value": 0.1},
+            "marginal_std": {"value": 0.2},
+            "mi_zscore": {"value": 0.5},
+        },
+        "ragen": {"mi_estimate": 0.2},
+        "prompts": prompts,
+    }
+    return {
+        "worker": "w1",
+        "scorer": {"kind": "reference", "label": "reference: tiny"},
+        "seconds": 0.1,
+        "evaluations": [evaluation],
+        "batch_metrics": {"reward": {"value": 0.5}, "valid_reasoning_rate": {"value": 1.0}},
+        "groups": [
+            {"group_id": "g1", "num_rollouts": 8, "mean": 0.5, "minimum": 0, "maximum": 1, "std": 0.5}
+        ],
+        "filters": [{"rule": "top_p 0.9 linear std", "kept_group_ids": ["g1"], "num_groups": 8}],
+        **changes,
+    }

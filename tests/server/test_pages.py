@@ -1,0 +1,74 @@
+"""The page, the chart library and the API page, all from this machine."""
+
+import gzip
+import re
+from typing import Any
+
+import pytest
+import zstandard
+
+from collapsewatch_server.routes.pages import PLOTLY_VERSION, plotly_bundle
+from tests.server.live import LiveServer
+
+
+@pytest.fixture
+def live(start_sqlite_server: Any) -> LiveServer:
+    server: LiveServer = start_sqlite_server()
+    return server
+
+
+def test_everything_the_page_names_is_served(live: LiveServer) -> None:
+    page = live.http.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "__PLOTLY_VERSION__" not in page.text
+    addresses = re.findall(r'(?:href|src)="(/[^"]+)"', page.text)
+    assert any("plotly" in address for address in addresses)
+    for address in addresses:
+        assert live.http.get(address).status_code == 200, address
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+
+
+def test_scripts_are_scripts_whatever_this_machine_thinks_of_the_suffix(live: LiveServer) -> None:
+    response = live.http.get("/static/js/app.js")
+    assert response.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+    again = live.http.get("/static/js/app.js", headers={"If-None-Match": response.headers["etag"]})
+    assert again.status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("accept", "encoding"), [("gzip, zstd", "zstd"), ("gzip", "gzip"), ("br, zstd;q=0", None)]
+)
+def test_the_chart_library_comes_compressed_and_for_ever(
+    live: LiveServer, accept: str, encoding: str | None
+) -> None:
+    path = f"/vendor/plotly.min.js?v={PLOTLY_VERSION}"
+    with live.http.stream("GET", path, headers={"Accept-Encoding": accept}) as response:
+        body = b"".join(response.iter_raw())
+        headers = response.headers
+    assert headers.get("content-encoding") == encoding
+    assert "immutable" in headers["cache-control"]
+    unpacked = body
+    if encoding == "zstd":
+        unpacked = zstandard.ZstdDecompressor().decompress(body)
+    elif encoding == "gzip":
+        unpacked = gzip.decompress(body)
+    assert unpacked == plotly_bundle().plain
+    assert encoding is None or len(body) < len(unpacked) / 2
+
+
+def test_the_chart_library_is_sent_once(live: LiveServer) -> None:
+    etag = plotly_bundle().etag
+    for path in (f"/vendor/plotly-{PLOTLY_VERSION}.min.js", "/vendor/plotly.min.js"):
+        response = live.http.get(path, headers={"If-None-Match": etag})
+        assert (response.status_code, response.content) == (304, b"")
+    assert live.http.get("/vendor/plotly.min.js?v=1.0").headers["cache-control"] == "no-cache"
+
+
+def test_the_api_page_shows_every_route_and_loads_nothing(live: LiveServer) -> None:
+    html = live.http.get("/docs").text
+    for path in live.http.get("/openapi.json").json()["paths"]:
+        assert path in html
+    assert "<script" not in html
+    assert not re.search(r'(?:src|href)="https?:', html)

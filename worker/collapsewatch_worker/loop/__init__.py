@@ -1,0 +1,1 @@
+"""Claiming jobs and handing them to the scoring process."""

@@ -1,0 +1,151 @@
+"""The worker's scoring process: takes a job from its pipe, reads the batch, answers with a result.
+
+Started by `scoring_process`; it leaves when the pipe closes and dies with its parent.
+"""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from collapsewatch.blobs import BlobStore, BlobTooLarge, open_blob_store, unpack_batch
+from collapsewatch.contracts.rollouts import RolloutBatch
+from collapsewatch.contracts.scoring import Job, JobFailure, ScoringResult
+from collapsewatch_worker.errors import BatchNotScorable, JobError
+from collapsewatch_worker.logs import configure_logging
+from collapsewatch_worker.loop.messages import Failed, Message, Ready, Scored, encoded
+from collapsewatch_worker.process import process
+from collapsewatch_worker.scorers import ScoringModel
+from collapsewatch_worker.settings import ScoringSettings
+
+if TYPE_CHECKING:
+    # Torch is imported with the first job that needs a model: a lexical worker never pays for it.
+    from collapsewatch_worker.models.checkpoints import Checkpoints
+
+log = logging.getLogger("collapsewatch_worker.loop.child")
+
+_PR_SET_PDEATHSIG = 1
+_MAX_ERROR_CHARS = 2000
+_MAX_TRACEBACK_CHARS = 100_000
+
+
+class JobScorer:
+    """Scores one job after the other; keeps the models it has loaded."""
+
+    def __init__(self, settings: ScoringSettings) -> None:
+        self._settings = settings
+        self._blobs: BlobStore = open_blob_store(settings.blob_url)
+        self._checkpoints: Checkpoints | None = None
+
+    def answer(self, job: Job) -> Message:
+        """The job's result, or its failure: whatever a batch holds, the process goes on."""
+        try:
+            return Scored(result=self.result(job))
+        except Exception as error:  # noqa: BLE001 - the worker loop: the job fails, the worker lives
+            log.info("job brought no result", extra={"job_id": job.job_id, "error": type(error).__name__})
+            return Failed(
+                failure=job_failure(self._settings.worker, error),
+                worn_out=not isinstance(error, JobError) and _uses_gpu(),
+            )
+
+    def result(self, job: Job) -> ScoringResult:
+        """Reads the job's batch and scores it."""
+        batch = self._batch(job)
+        return process(job, batch, worker=self._settings.worker, load_model=self._load_model)
+
+    def _batch(self, job: Job) -> RolloutBatch:
+        data = self._blobs.read(job.blob_key)
+        try:
+            return unpack_batch(data, self._settings.max_batch_bytes)
+        except (BlobTooLarge, ValueError) as error:
+            raise BatchNotScorable(f"the stored batch cannot be read: {error}") from error
+
+    def _load_model(self, checkpoint: str) -> ScoringModel:
+        if self._checkpoints is None:
+            from collapsewatch_worker.models.checkpoints import Checkpoints
+
+            self._checkpoints = Checkpoints(self._settings)
+        return self._checkpoints.load(checkpoint)
+
+
+def job_failure(worker: str, error: Exception) -> JobFailure:
+    """What the server and the run's page are told about an error."""
+    lines = "".join(traceback.format_exception(error))
+    return JobFailure(
+        worker=worker,
+        error=f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS],
+        # The end of a traceback says what happened.
+        traceback=lines[-_MAX_TRACEBACK_CHARS:],
+        retry=error.retry if isinstance(error, JobError) else True,
+    )
+
+
+def serve(pipe: Connection, scorer: JobScorer) -> None:
+    """Answers every job until the pipe closes."""
+    _send(pipe, Ready())
+    while True:
+        try:
+            job = Job.model_validate_json(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        if not _send(pipe, scorer.answer(job)):
+            return
+
+
+def _send(pipe: Connection, message: Message) -> bool:
+    try:
+        pipe.send_bytes(encoded(message))
+    except OSError:
+        return False
+    return True
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Asks the kernel to kill this process when its parent ends, also in the middle of a long call.
+
+    Linux only; elsewhere the closed pipe ends an idle process.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+            log.warning("cannot ask to die with the parent", extra={"errno": ctypes.get_errno()})
+    # The parent may have ended before the request was made; then it never comes true.
+    if os.getppid() != parent_pid:
+        raise SystemExit(1)
+
+
+def _uses_gpu() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
+
+
+def main() -> None:
+    """Runs the scoring process: `python -m collapsewatch_worker.loop.child PIPE PARENT`."""
+    descriptor, parent_pid = int(sys.argv[1]), int(sys.argv[2])
+    die_with_parent(parent_pid)
+    # Ctrl-C and a service manager's stop reach the whole group; what happens to the job in hand is for the
+    # parent to decide, which ends this process in its own time.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.set_inheritable(descriptor, False)
+    pipe = Connection(descriptor)
+    try:
+        settings = ScoringSettings.model_validate_json(pipe.recv_bytes())
+    except (EOFError, OSError, ValidationError) as error:
+        raise SystemExit(f"no settings came through the pipe: {error}") from error
+    configure_logging(settings.log_level)
+    if settings.device.startswith("cuda"):
+        from collapsewatch_worker.models.checkpoints import check_device
+
+        check_device(settings.device)
+    serve(pipe, JobScorer(settings))
+
+
+if __name__ == "__main__":
+    main()

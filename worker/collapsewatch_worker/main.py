@@ -1,0 +1,121 @@
+"""The command `collapsewatch worker`: reads the settings, sets up logging, runs the parent."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+import uuid
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from pydantic import SecretStr, ValidationError
+
+from collapsewatch_worker.logs import configure_logging
+from collapsewatch_worker.loop.feed import RedisFeed
+from collapsewatch_worker.loop.parent import Parent
+from collapsewatch_worker.loop.scoring_process import ScoringProcess
+from collapsewatch_worker.loop.server_api import WorkerApi
+from collapsewatch_worker.settings import WorkerSettings
+
+log = logging.getLogger(__name__)
+
+app = typer.Typer(name="worker", add_completion=False)
+
+
+@app.command()
+def worker_command(
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:<number>.")] = None,
+    server: Annotated[str | None, typer.Option(help="Address of the server.")] = None,
+    redis_url: Annotated[str | None, typer.Option(help="Redis that suggests the next job.")] = None,
+    blob_url: Annotated[
+        str | None, typer.Option(help="Where the batches lie: file:///path or a folder.")
+    ] = None,
+    checkpoint_root: Annotated[
+        list[Path] | None, typer.Option(help="Folder from which checkpoints may be loaded; may be repeated.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="auto, float32 or bfloat16.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of this worker; unique by default.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
+) -> None:
+    """Score batches for a server, on this machine's CPU or one of its GPUs.
+
+    What is not given comes from COLLAPSEWATCH_… variables. The worker key is read from
+    COLLAPSEWATCH_WORKER_KEY only: a command line can be seen by every user of the machine.
+    """
+    try:
+        settings = WorkerSettings().changed(
+            device=device,
+            server_url=server,
+            redis_url=SecretStr(redis_url) if redis_url else None,
+            blob_url=blob_url,
+            checkpoint_roots=tuple(checkpoint_root) if checkpoint_root else None,
+            dtype=dtype,
+            log_level=log_level.upper() if log_level else None,
+        )
+    except ValidationError as error:
+        raise typer.BadParameter(_told(error)) from error
+    configure_logging(settings.log_level)
+    stop = threading.Event()
+    _stop_on_signals(stop)
+    run_worker(settings, name or unique_name(), stop)
+
+
+def run_worker(settings: WorkerSettings, worker: str, stop: threading.Event) -> None:
+    """Scores jobs until `stop` is set."""
+    key = settings.worker_key.get_secret_value() if settings.worker_key else None
+    if key is None:
+        log.warning("no worker key is set, the server will refuse this worker")
+    feed = (
+        RedisFeed(settings.redis_url.get_secret_value(), block_seconds=settings.claim_wait_seconds)
+        if settings.redis_url
+        else None
+    )
+    scoring = settings.for_scoring(worker)
+    log.info(
+        "worker started", extra={"worker": worker, "server": settings.server_url, "device": settings.device}
+    )
+    try:
+        with WorkerApi(settings.server_url, key, worker) as api:
+            Parent(
+                worker=worker,
+                api=api,
+                feed=feed,
+                start_child=lambda: ScoringProcess(scoring),
+                stop=stop,
+                claim_wait_seconds=settings.claim_wait_seconds,
+                max_job_seconds=settings.max_job_seconds,
+                shutdown_seconds=settings.shutdown_seconds,
+            ).run()
+    finally:
+        if feed is not None:
+            feed.close()
+    log.info("worker stopped", extra={"worker": worker})
+
+
+def unique_name() -> str:
+    """Host, process and a random tail: process ids repeat across containers and restarts."""
+    return f"{socket.gethostname()[:100]}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    def ask_to_stop(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            # Whoever asks twice does not want to wait for the job in hand.
+            raise SystemExit(128 + number)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, ask_to_stop)
+    signal.signal(signal.SIGINT, ask_to_stop)
+
+
+def _told(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}, got {first['input']!r}"
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,69 @@
+"""Reads a checkpoint's tokenizer without running any code of the checkpoint."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers as fast
+from transformers import AutoTokenizer
+
+from collapsewatch_worker.batches.partition import Tokenizer
+
+log = logging.getLogger(__name__)
+
+CLASSIC_FILES = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
+"""Vocabularies of tokenizers that come without `tokenizer.json`."""
+
+
+class SerialisedTokenizer:
+    """A `tokenizer.json`, taken as it is: no truncation, no padding, special tokens kept as text."""
+
+    def __init__(self, file: Path) -> None:
+        self._tokenizer = fast.Tokenizer.from_file(str(file))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """Token ids of a text."""
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens included."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+
+class ClassicTokenizer:
+    """A tokenizer of the transformers library that has no `tokenizer.json`."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """Token ids of a text."""
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens included, spaces as they are."""
+        return str(
+            self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        )
+
+
+def load_tokenizer(folder: Path) -> Tokenizer | None:
+    """The folder's tokenizer; None when it has none, or none that can be read.
+
+    Batches that bring their token ids need no tokenizer, so an unreadable one is only a warning.
+    """
+    serialised = folder / "tokenizer.json"
+    try:
+        if serialised.is_file():
+            return SerialisedTokenizer(serialised)
+        if any((folder / name).is_file() for name in CLASSIC_FILES):
+            return ClassicTokenizer(
+                AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+            )
+    # The tokenizers library raises bare Exceptions, so nothing narrower can be caught.
+    except Exception:
+        log.warning("the tokenizer cannot be read", extra={"checkpoint": str(folder)}, exc_info=True)
+    return None

@@ -1,0 +1,1 @@
+"""Scores of every reasoning under every prompt: by a model (`engine`) or without one (`lexical`)."""

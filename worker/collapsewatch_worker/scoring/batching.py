@@ -1,0 +1,67 @@
+"""Packs rows of unequal length into micro-batches. Pure numpy: knows no model.
+
+Legend: R rows (one reasoning each).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+
+def packed_rows(
+    num_tokens_R: Sequence[int] | Ints,
+    token_budget: int,
+    *,
+    context_length: int = 0,
+    new_token_budget: int | None = None,
+    equal_lengths: bool = False,
+) -> list[Ints]:
+    """Row positions per micro-batch, longest rows first; every row stands in exactly one micro-batch.
+
+    A micro-batch of b rows whose longest has n tokens occupies b · (context_length + n) padded tokens,
+    of which b · n are new. Both stay within their budgets, except that a row which is too long on its
+    own gets a micro-batch to itself.
+
+    Args:
+        num_tokens_R: length of each row, 0 or more.
+        token_budget: padded tokens of a micro-batch, context included.
+        context_length: tokens that every row carries besides its own, such as a cached prompt.
+        new_token_budget: padded tokens of a micro-batch without the context; no limit when absent.
+        equal_lengths: rows of different length never share a micro-batch, so nothing is padded.
+
+    Raises:
+        ValueError: a budget below 1, or a negative length.
+    """
+    lengths_R = np.asarray(num_tokens_R, dtype=np.int64)
+    if token_budget < 1 or (new_token_budget is not None and new_token_budget < 1):
+        raise ValueError(f"token budgets must be at least 1, got {token_budget} and {new_token_budget}")
+    if context_length < 0 or (lengths_R.size and int(lengths_R.min()) < 0):
+        raise ValueError("lengths cannot be negative")
+    # Longest first, so an out-of-memory error comes on the first micro-batch, and so neighbours pad little.
+    order_R = np.argsort(-lengths_R, kind="stable")
+    batches: list[Ints] = []
+    start = 0
+    while start < order_R.size:
+        longest = int(lengths_R[order_R[start]])
+        capacity = token_budget // max(1, context_length + longest)
+        if new_token_budget is not None:
+            capacity = min(capacity, new_token_budget // max(1, longest))
+        end = min(order_R.size, start + max(1, capacity))
+        if equal_lengths:
+            same = int(np.searchsorted(-lengths_R[order_R], -longest, side="right"))
+            end = min(end, same)
+        batches.append(order_R[start:end])
+        start = end
+    return batches
+
+
+def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> Ints:
+    """The rows as one array [len(rows), longest], filled up on the right."""
+    longest = max((len(row) for row in rows), default=0)
+    array = np.full((len(rows), longest), fill, dtype=np.int64)
+    for position, row in enumerate(rows):
+        array[position, : len(row)] = row
+    return array
