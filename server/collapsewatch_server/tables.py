@@ -1,8 +1,8 @@
 """The tables. Times are seconds since 1970 by the database's clock, so that leases of several hosts agree.
 
 `runs.id` is the run inside the database, `runs.run_id` the id that clients chose. Several batches of one
-step are legal, such as a step replayed after a resume: all are kept, and the one accepted last stands for
-the step.
+step are legal: all are kept, and within an attempt the one logged last stands for the step. What a later
+attempt replays is marked `superseded` and kept as well.
 """
 
 from typing import Any
@@ -75,20 +75,88 @@ class Run(Base):
     tags: Mapped[list[Any]]
     scorer: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
     state: Mapped[str]
+    """`running`, `stalled`, `crashed`, `finished` or `failed`."""
     last_step: Mapped[int | None]
     created_at: Mapped[float]
     updated_at: Mapped[float]
+    last_seen_at: Mapped[float | None]
+    """Last sign of life: a heartbeat of a living writer, or data."""
+    last_data_at: Mapped[float | None]
+    """Last batch or scalars: a trainer that hangs still has a heartbeat."""
+
+
+class Attempt(Base):
+    """One start of the training behind a run; ordered by (`started_at`, `attempt_id`)."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (UniqueConstraint("run_pk", "attempt_id"),)
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    attempt_id: Mapped[str]
+    started_at: Mapped[float]
+    """By the trainer's clock; by the database's for an attempt that no client named."""
+    from_step: Mapped[int | None]
+    """As the client declared it."""
+    first_step: Mapped[int | None]
+    """It supersedes earlier attempts from this step on: what was declared, else the first that arrived."""
+    last_step: Mapped[int | None]
+    created_at: Mapped[float]
+
+
+class Writer(Base):
+    """One process that logs to a run, and what waits in its spool."""
+
+    __tablename__ = "writers"
+    __table_args__ = (UniqueConstraint("run_pk", "writer_id"),)
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    attempt_pk: Mapped[int | None] = mapped_column(ForeignKey("attempts.id"))
+    writer_id: Mapped[str]
+    host: Mapped[str | None]
+    rank: Mapped[int | None]
+    state: Mapped[str]
+    """`running`, `finished` or `failed`, as it said itself."""
+    last_seen_at: Mapped[float | None]
+    spool_records: Mapped[int]
+    spool_bytes: Mapped[int]
+    spool_oldest_seconds: Mapped[float]
+    dropped: Mapped[Json]
+
+
+class WorkerRow(Base):
+    """One worker process, by its own word."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    host: Mapped[str]
+    device: Mapped[str]
+    version: Mapped[str]
+    started_at: Mapped[float]
+    last_seen_at: Mapped[float] = mapped_column(index=True)
+    num_done: Mapped[int]
+    num_failed: Mapped[int]
+    job_pk: Mapped[int | None]
+    is_stopping: Mapped[bool]
 
 
 class Batch(Base):
     """One accepted batch; its rollouts lie in the blob store."""
 
     __tablename__ = "batches"
-    __table_args__ = (UniqueConstraint("run_pk", "batch_id"), Index(None, "run_pk", "step"))
+    __table_args__ = (
+        UniqueConstraint("run_pk", "batch_id"),
+        Index(None, "run_pk", "step"),
+        Index(None, "job_pk"),
+    )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    """Order of acceptance: of two batches of a step, the larger id stands for the step."""
+    """Order of acceptance."""
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    attempt_pk: Mapped[int | None] = mapped_column(ForeignKey("attempts.id"))
     batch_id: Mapped[str]
     step: Mapped[int]
     content_hash: Mapped[str]
@@ -98,6 +166,12 @@ class Batch(Base):
     policy_version: Mapped[str | None]
     scorer: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
     """Who shall score it, decided when it was accepted; the default scorer when absent."""
+    logged_at: Mapped[float] = mapped_column(default=0.0)
+    """Of several batches of a step in one attempt, the largest (`logged_at`, `batch_id`) stands."""
+    shard_index: Mapped[int] = mapped_column(default=0)
+    num_shards: Mapped[int] = mapped_column(default=1)
+    job_pk: Mapped[int | None]
+    """The job that scores it; none while shards of its step are still to come."""
     created_at: Mapped[float]
 
 
@@ -120,9 +194,11 @@ class JobRow(Base):
     batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"), unique=True)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
     status: Mapped[str]
-    """`queued`, `leased`, `done` or `dead`."""
+    """`queued`, `leased`, `done`, `dead`, or `thinned` (laid aside unscored; can be queued again)."""
     score: Mapped[float]
     """Place in the queue, smallest first; a job that failed keeps it."""
+    deferred: Mapped[bool] = mapped_column(default=False)
+    """Behind everything that is not deferred: its run had too many waiting."""
     starts: Mapped[int]
     owner: Mapped[str | None]
     lease_until: Mapped[float | None]
@@ -140,7 +216,12 @@ class BatchResult(Base):
 
     batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"), primary_key=True, autoincrement=False)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    attempt_pk: Mapped[int | None] = mapped_column(ForeignKey("attempts.id"))
     step: Mapped[int]
+    current: Mapped[bool] = mapped_column(default=True)
+    """Whether its batch stands for its step within its attempt."""
+    superseded: Mapped[bool] = mapped_column(default=False)
+    """Whether a later attempt replayed its step."""
     scorer: Mapped[Json]
     metrics: Mapped[Json]
     absent: Mapped[Json]
@@ -160,11 +241,14 @@ class EvaluationRow(Base):
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    attempt_pk: Mapped[int | None] = mapped_column(ForeignKey("attempts.id"))
     batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"))
     step: Mapped[int]
     scope: Mapped[str]
     current: Mapped[bool]
-    """Whether it stands for its step; false once a later batch of the step was scored."""
+    """Whether its batch stands for its step within its attempt."""
+    superseded: Mapped[bool] = mapped_column(default=False)
+    """Whether a later attempt replayed its step."""
     scorer: Mapped[Json]
     result: Mapped[Json]
     fold_state: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
@@ -183,25 +267,41 @@ class MetricPoint(Base):
     scope: Mapped[str] = mapped_column(String(200), primary_key=True)
     metric: Mapped[str] = mapped_column(String(200), primary_key=True)
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt_pk: Mapped[int] = mapped_column(primary_key=True, autoincrement=False, default=0)
     value: Mapped[float]
     low: Mapped[float | None]
     high: Mapped[float | None]
+    logged_at: Mapped[float] = mapped_column(default=0.0)
+    """Of the trainer's own values: of several of one step the one logged last counts. Else 0."""
+    superseded: Mapped[bool] = mapped_column(default=False)
+    """Whether a later attempt replayed its step."""
 
 
 class AlertRow(Base):
-    """One alert of one rule, with the values that caused it."""
+    """One alert of one rule, with the values that caused it.
+
+    Alerts of the folds have a step, and there is one for each (run, attempt, rule, scope, step). Alerts of
+    the watch (stalls, workers, queue) have no step; their scope is what they are about.
+    """
 
     __tablename__ = "alerts"
-    __table_args__ = (UniqueConstraint("run_pk", "rule", "scope", "opened_step"),)
+    __table_args__ = (
+        UniqueConstraint("run_pk", "attempt_pk", "rule", "scope", "opened_step"),
+        Index("ix_alerts_open", "status", "rule"),
+    )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    run_pk: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
+    """None for an alert about the service itself."""
+    attempt_pk: Mapped[int | None] = mapped_column(ForeignKey("attempts.id"))
     rule: Mapped[str]
     scope: Mapped[str]
     severity: Mapped[str]
     status: Mapped[str]
-    opened_step: Mapped[int]
+    opened_step: Mapped[int | None]
     resolved_step: Mapped[int | None]
+    superseded: Mapped[bool] = mapped_column(default=False)
+    """Whether a later attempt replayed the step at which it was opened: it is history then, and not open."""
     opened_at: Mapped[float]
     resolved_at: Mapped[float | None]
     title: Mapped[str]
@@ -216,7 +316,8 @@ class EventRow(Base):
     __table_args__ = (Index(None, "run_pk", "id"), {"sqlite_autoincrement": True})
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    run_pk: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
+    """None for what concerns no single run."""
     kind: Mapped[str]
     data: Mapped[Json]
     created_at: Mapped[float]

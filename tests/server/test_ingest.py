@@ -91,7 +91,7 @@ def test_a_batch_that_loses_the_race_leaves_no_blob(
     live.send_batch(run_id, 1)
     before = everything(live)
     # As if the other request had committed between the look and the insert.
-    monkeypatch.setattr(live.services.ingest, "_is_duplicate", _blind_once(live.services.ingest))
+    monkeypatch.setattr(live.services.batches, "_is_duplicate", _blind_once(live.services.batches))
     assert live.send_batch(run_id, 2, batch_id="b1").status_code == 409
     assert everything(live) == before
 
@@ -343,7 +343,7 @@ def test_a_prompt_with_any_character_is_kept(live: LiveServer) -> None:
     rollouts = [{"group_id": odd[1:], "turns": [{"prompt": odd, "response": odd}]}]
     assert live.send_batch(run_id, 1, rollouts=rollouts).status_code == 202
     job = live.claim()
-    stored = unpack_batch(live.services.blobs.read(job["blob_key"]), 10_000)
+    stored = unpack_batch(live.services.blobs.read(job["blob_keys"][0]), 10_000)
     assert stored.rollouts[0].turns[0].prompt == odd
     assert live.get(f"/runs/{run_id}")["config"]["note"] == "ü 𝒵 \u2028"
 

@@ -21,9 +21,9 @@ RECOVERY = [(step, 0.6) for step in range(23, 30)]
 def send(live: LiveServer, run_id: str, history: Sequence[tuple[int, float]]) -> None:
     """Scores the history, past HTTP: it is long, and what is tested comes behind it."""
     services = live.services
-    run, project = services.ingest.open_run(Caller(1, Purpose.ingest, None), run_id)
+    run, project = services.runs.open_run(Caller(1, Purpose.ingest, None), run_id)
     for step, skill in history:
-        services.ingest.add_batch(run, project, RolloutBatch.model_validate(batch_body(step)))
+        services.batches.add(run, project, RolloutBatch.model_validate(batch_body(step)))
         job = services.queue.claim(ClaimRequest(worker="w1"))
         assert job is not None
         assert services.results.accept(job.job_id, ScoringResult.model_validate(result_body(skill)))

@@ -115,7 +115,7 @@ class Workplace:
             run_id="run-1",
             batch_id=f"batch-{number}",
             step=number,
-            blob_key=f"batches/run-1/batch-{number}.zst",
+            blob_keys=[f"batches/run-1/batch-{number}.zst"],
             scorer=scorer or ScorerConfig(),
             start=1,
             lease_seconds=lease_seconds,
@@ -123,13 +123,13 @@ class Workplace:
 
     def good_job(self, **options: Any) -> Job:
         job = self.job(**options)
-        self.blobs.write(job.blob_key, pack_batch(small_batch(job.step)))
+        self.blobs.write(job.blob_keys[0], pack_batch(small_batch(job.step)))
         return job
 
     def blocking_job(self, **options: Any) -> tuple[Job, Path]:
         """A job that keeps the child inside one call: its blob is a pipe that nobody has written to yet."""
         job = self.job(**options)
-        path = self.folder / "blobs" / job.blob_key
+        path = self.folder / "blobs" / job.blob_keys[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         os.mkfifo(path)
         return job, path

@@ -76,7 +76,7 @@ def test_a_batch_at_fault_fails_for_good_with_its_traceback_and_the_next_job_is_
     server: JobServer, workplace: Workplace
 ) -> None:
     poison = workplace.job()
-    workplace.blobs.write(poison.blob_key, b"this is no batch")
+    workplace.blobs.write(poison.blob_keys[0], b"this is no batch")
     forbidden = workplace.good_job(scorer=ScorerConfig(kind=ScorerKind.reference, checkpoint="/etc"))
     missing = workplace.job()
     good = workplace.good_job()

@@ -22,7 +22,7 @@ JOB = {
     "run_id": "run-1",
     "batch_id": "batch-1",
     "step": 3,
-    "blob_key": "batches/run-1/batch-1.zst",
+    "blob_keys": ["batches/run-1/batch-1.zst"],
     "scorer": {"kind": "lexical"},
     "start": 1,
     "lease_seconds": 5.0,

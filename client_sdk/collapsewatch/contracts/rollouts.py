@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 from collapsewatch.contracts.base import FiniteFloat, Identifier, Name, Step, WireModel
 from collapsewatch.contracts.scoring import ScorerConfig
 
+LoggedAt = Annotated[float, Field(ge=0, lt=2**40)]
+"""Seconds since 1970 by the trainer's clock; never twice the same from one process."""
+
 TokenIds = list[Annotated[int, Field(ge=0, lt=2**31)]]
 
 
@@ -114,6 +117,19 @@ class CrossLogProbs(WireModel):
         return self
 
 
+class Shard(WireModel):
+    """One rank's part of a step's rollouts; the server puts the parts together before they are scored."""
+
+    index: Annotated[int, Field(ge=0, lt=100_000)]
+    count: Annotated[int, Field(ge=1, le=100_000)]
+
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> Self:
+        if self.index >= self.count:
+            raise ValueError(f"shard {self.index} of {self.count}: the first is 0")
+        return self
+
+
 class RolloutBatch(WireModel):
     """One training step's rollouts. Sending the same batch again is harmless."""
 
@@ -132,9 +148,17 @@ class RolloutBatch(WireModel):
     scorer: ScorerConfig | None = None
     """Who scores this batch; when absent, the scorer that the run has when the batch is accepted."""
     cross_log_probs: CrossLogProbs | None = None
+    attempt_id: Identifier | None = None
+    """Attempt that produced it, opened before with `RunStart`; the run's only one when absent."""
+    logged_at: LoggedAt | None = None
+    """When it was logged; of several batches of a step the last logged stands. Its arrival when absent."""
+    shard: Shard | None = None
+    """Which part of the step it is; the whole when absent."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
+        if self.shard is not None and self.cross_log_probs is not None:
+            raise ValueError("`cross_log_probs` spans the whole step and cannot come with `shard`")
         if self.reward_min is not None and self.reward_max is not None and self.reward_min >= self.reward_max:
             raise ValueError(f"`reward_min` {self.reward_min} is not below `reward_max` {self.reward_max}")
         if self.cross_log_probs is not None:
@@ -154,9 +178,13 @@ class ScalarPoint(WireModel):
 
     step: Step
     values: dict[Name, FiniteFloat] = Field(min_length=1, max_length=1000)
+    logged_at: LoggedAt | None = None
+    """When it was logged; of several values of a metric and step the last logged counts."""
 
 
 class ScalarBatch(WireModel):
     """Scalars of one or more steps. A value sent again for the same step replaces the first."""
 
+    attempt_id: Identifier | None = None
+    """Attempt that produced them, opened before with `RunStart`; the run's only one when absent."""
     points: list[ScalarPoint] = Field(min_length=1, max_length=10_000)

@@ -69,12 +69,33 @@ class Job(WireModel):
     run_id: Identifier
     batch_id: Identifier
     step: Step
-    blob_key: str
-    """Where the batch lies in the blob store: zstd-compressed JSON of a `RolloutBatch`."""
+    blob_keys: list[str] = Field(min_length=1)
+    """Where the batch lies in the blob store, one blob per shard in their order, usually one in all.
+
+    Each is the zstd-compressed JSON of a `RolloutBatch`; the step's batch has the rollouts of all.
+    """
     scorer: ScorerConfig
     start: int
     """Which start of this job it is, from 1."""
     lease_seconds: float
+
+
+class WorkerHeartbeat(WireModel):
+    """A sign of life from a worker, with or without a job in hand."""
+
+    worker: Name
+    host: Name
+    device: Name
+    version: Name
+    started_at: Annotated[float, Field(ge=0, lt=2**40)]
+    """Seconds since 1970 by the worker's clock."""
+    num_done: Annotated[int, Field(ge=0, le=2**53)] = 0
+    """Jobs scored since it started."""
+    num_failed: Annotated[int, Field(ge=0, le=2**53)] = 0
+    job_id: int | None = None
+    """The job in hand."""
+    is_stopping: bool = False
+    """The worker was told to stop: its silence from here on is no fault."""
 
 
 class Lease(WireModel):

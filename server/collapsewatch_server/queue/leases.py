@@ -54,7 +54,7 @@ class JobQueue:
                 run_id=run.run_id,
                 batch_id=batch.batch_id,
                 step=batch.step,
-                blob_key=batch.blob_key,
+                blob_keys=[batch.blob_key],
                 scorer=ScorerConfig.model_validate(batch.scorer or {}),
                 start=job.starts,
                 lease_seconds=self._lease_seconds,

@@ -56,5 +56,6 @@ def open_counts(session: Session, run_pks: Sequence[int]) -> dict[int, dict[str,
         run_pk: {"critical": 0, "warning": 0, "info": 0} for run_pk in run_pks
     }
     for run_pk, severity, count in session.execute(statement):
+        assert run_pk is not None
         found[run_pk][severity] = count
     return found

@@ -60,7 +60,7 @@ def put_rows(session: Session, rows: Sequence[Mapping[str, object]]) -> None:
         new = statement.excluded
         session.execute(
             statement.on_conflict_do_update(
-                index_elements=["run_pk", "scope", "metric", "step"],
+                index_elements=["run_pk", "scope", "metric", "step", "attempt_pk"],
                 set_={"value": new.value, "low": new.low, "high": new.high},
             )
         )

@@ -150,6 +150,7 @@ def _columns(alert: Alert) -> dict[str, Any]:
 
 
 def _alert(row: AlertRow) -> Alert:
+    assert row.opened_step is not None
     return Alert(
         rule=row.rule,
         severity=row.severity,

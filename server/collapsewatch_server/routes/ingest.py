@@ -33,7 +33,7 @@ def start_run(
     body: Annotated[RunStart, Depends(body_of(RunStart))],
 ) -> RunReceipt:
     """Opens a run. The client chooses the id; sending the same again is harmless."""
-    receipt = services.ingest.start_run(caller, body)
+    receipt = services.runs.start_run(caller, body)
     if not receipt.created:
         response.status_code = status.HTTP_200_OK
     return receipt
@@ -46,7 +46,7 @@ def update_run(
     body: Annotated[RunUpdate, Depends(body_of(RunUpdate))],
 ) -> RunReceipt:
     """Changes a run's state or scorer; what is not given stays as it is."""
-    return services.ingest.update_run(opened.run, opened.project, body)
+    return services.runs.update_run(opened.run, opened.project, body)
 
 
 @router.post(
@@ -71,7 +71,7 @@ def add_batch(
     and the one accepted last stands for the step; ranks of one trainer therefore gather their rollouts into
     one batch, which also gives the prompts more neighbours to be told from.
     """
-    receipt = services.ingest.add_batch(opened.run, opened.project, body)
+    receipt = services.batches.add(opened.run, opened.project, body)
     if receipt.duplicate:
         response.status_code = status.HTTP_200_OK
     return receipt
@@ -84,4 +84,4 @@ def add_scalars(
     body: Annotated[ScalarBatch, Depends(body_of(ScalarBatch, large=True))],
 ) -> ScalarReceipt:
     """Stores plain numbers of steps, such as success rate or KL, in the scope `trainer`."""
-    return services.ingest.add_scalars(opened.run, opened.project, body)
+    return services.scalars.add(opened.run, opened.project, body)

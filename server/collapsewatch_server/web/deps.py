@@ -15,7 +15,9 @@ from collapsewatch_server.auth import Caller, Keyring, Purpose
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import CrossSite, ErrorBody
 from collapsewatch_server.events import EventHub, RedisBell
-from collapsewatch_server.ingest import Ingest
+from collapsewatch_server.ingest.batches import BatchIntake
+from collapsewatch_server.ingest.runs import RunIntake
+from collapsewatch_server.ingest.scalars import ScalarIntake
 from collapsewatch_server.migrations import upgrade
 from collapsewatch_server.queue.feed import Feed, open_feed
 from collapsewatch_server.queue.leases import JobQueue
@@ -39,7 +41,9 @@ class Services:
     hub: EventHub
     bell: RedisBell | None
     keyring: Keyring
-    ingest: Ingest
+    runs: RunIntake
+    batches: BatchIntake
+    scalars: ScalarIntake
     queue: JobQueue
     results: Results
     reading: Reading
@@ -76,7 +80,9 @@ def build_services(settings: ServerSettings) -> Services:
         hub=hub,
         bell=bell,
         keyring=Keyring(database),
-        ingest=Ingest(database, blobs, feed, ring),
+        runs=RunIntake(database, ring),
+        batches=BatchIntake(database, blobs, feed, ring),
+        scalars=ScalarIntake(database, ring),
         queue=JobQueue(
             database, feed, ring, lease_seconds=settings.lease_seconds, max_starts=settings.max_starts
         ),
@@ -153,7 +159,7 @@ class OpenRun:
 
 def open_run(run_id: RunId, caller: IngestCaller, services: ServicesDep) -> OpenRun:
     """The run of the path, for a caller that may write to it."""
-    run, project = services.ingest.open_run(caller, run_id)
+    run, project = services.runs.open_run(caller, run_id)
     return OpenRun(run, project)
 
 

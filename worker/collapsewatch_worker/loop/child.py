@@ -60,7 +60,7 @@ class JobScorer:
         return process(job, batch, worker=self._settings.worker, load_model=self._load_model)
 
     def _batch(self, job: Job) -> RolloutBatch:
-        data = self._blobs.read(job.blob_key)
+        data = self._blobs.read(job.blob_keys[0])
         try:
             return unpack_batch(data, self._settings.max_batch_bytes)
         except (BlobTooLarge, ValueError) as error:

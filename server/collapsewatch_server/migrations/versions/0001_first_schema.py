@@ -17,6 +17,7 @@ def _id() -> TypeEngine[int]:
 
 def upgrade() -> None:
     _create_projects_and_runs()
+    _create_attempts_and_processes()
     _create_what_hangs_on_runs()
     _create_results_and_jobs()
 
@@ -38,9 +39,15 @@ def downgrade() -> None:
     op.drop_table("metric_points")
     op.drop_index("ix_events_run_pk_id", table_name="events")
     op.drop_table("events")
+    op.drop_index("ix_batches_job_pk", table_name="batches")
     op.drop_index("ix_batches_run_pk_step", table_name="batches")
     op.drop_table("batches")
+    op.drop_index("ix_alerts_open", table_name="alerts")
     op.drop_table("alerts")
+    op.drop_index("ix_workers_last_seen_at", table_name="workers")
+    op.drop_table("workers")
+    op.drop_table("writers")
+    op.drop_table("attempts")
     op.drop_index("ix_runs_project_id", table_name="runs")
     op.drop_table("runs")
     op.drop_index("ix_api_keys_prefix", table_name="api_keys")
@@ -86,6 +93,8 @@ def _create_projects_and_runs() -> None:
         sa.Column("last_step", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.Column("last_seen_at", sa.Double(), nullable=True),
+        sa.Column("last_data_at", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_runs_project_id_projects"),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
         sa.UniqueConstraint("run_id", name="uq_runs_run_id"),
@@ -93,32 +102,95 @@ def _create_projects_and_runs() -> None:
     op.create_index("ix_runs_project_id", "runs", ["project_id"], unique=False)
 
 
+def _create_attempts_and_processes() -> None:
+    op.create_table(
+        "attempts",
+        sa.Column("id", _id(), nullable=False),
+        sa.Column("run_pk", _id(), nullable=False),
+        sa.Column("attempt_id", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.Double(), nullable=False),
+        sa.Column("from_step", sa.BigInteger(), nullable=True),
+        sa.Column("first_step", sa.BigInteger(), nullable=True),
+        sa.Column("last_step", sa.BigInteger(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_attempts_run_pk_runs"),
+        sa.PrimaryKeyConstraint("id", name="pk_attempts"),
+        sa.UniqueConstraint("run_pk", "attempt_id", name="uq_attempts_run_pk_attempt_id"),
+    )
+    op.create_table(
+        "writers",
+        sa.Column("id", _id(), nullable=False),
+        sa.Column("run_pk", _id(), nullable=False),
+        sa.Column("attempt_pk", _id(), nullable=True),
+        sa.Column("writer_id", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=True),
+        sa.Column("rank", sa.BigInteger(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("last_seen_at", sa.Double(), nullable=True),
+        sa.Column("spool_records", sa.BigInteger(), nullable=False),
+        sa.Column("spool_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("spool_oldest_seconds", sa.Double(), nullable=False),
+        sa.Column("dropped", sa.JSON(), nullable=False),
+        sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_writers_attempt_pk_attempts"),
+        sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_writers_run_pk_runs"),
+        sa.PrimaryKeyConstraint("id", name="pk_writers"),
+        sa.UniqueConstraint("run_pk", "writer_id", name="uq_writers_run_pk_writer_id"),
+    )
+    op.create_table(
+        "workers",
+        sa.Column("id", _id(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("device", sa.Text(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.Double(), nullable=False),
+        sa.Column("last_seen_at", sa.Double(), nullable=False),
+        sa.Column("num_done", sa.BigInteger(), nullable=False),
+        sa.Column("num_failed", sa.BigInteger(), nullable=False),
+        sa.Column("job_pk", sa.BigInteger(), nullable=True),
+        sa.Column("is_stopping", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_workers"),
+        sa.UniqueConstraint("name", name="uq_workers_name"),
+    )
+    op.create_index("ix_workers_last_seen_at", "workers", ["last_seen_at"], unique=False)
+
+
 def _create_what_hangs_on_runs() -> None:
     op.create_table(
         "alerts",
         sa.Column("id", _id(), nullable=False),
-        sa.Column("run_pk", _id(), nullable=False),
+        sa.Column("run_pk", _id(), nullable=True),
+        sa.Column("attempt_pk", _id(), nullable=True),
         sa.Column("rule", sa.Text(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("severity", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("opened_step", sa.BigInteger(), nullable=False),
+        sa.Column("opened_step", sa.BigInteger(), nullable=True),
         sa.Column("resolved_step", sa.BigInteger(), nullable=True),
+        sa.Column("superseded", sa.Boolean(), nullable=False),
         sa.Column("opened_at", sa.Double(), nullable=False),
         sa.Column("resolved_at", sa.Double(), nullable=True),
         sa.Column("title", sa.Text(), nullable=False),
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("evidence", sa.JSON(), nullable=False),
+        sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_alerts_attempt_pk_attempts"),
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_alerts_run_pk_runs"),
         sa.PrimaryKeyConstraint("id", name="pk_alerts"),
         sa.UniqueConstraint(
-            "run_pk", "rule", "scope", "opened_step", name="uq_alerts_run_pk_rule_scope_opened_step"
+            "run_pk",
+            "attempt_pk",
+            "rule",
+            "scope",
+            "opened_step",
+            name="uq_alerts_run_pk_attempt_pk_rule_scope_opened_step",
         ),
     )
+    op.create_index("ix_alerts_open", "alerts", ["status", "rule"], unique=False)
     op.create_table(
         "batches",
         sa.Column("id", _id(), nullable=False),
         sa.Column("run_pk", _id(), nullable=False),
+        sa.Column("attempt_pk", _id(), nullable=True),
         sa.Column("batch_id", sa.Text(), nullable=False),
         sa.Column("step", sa.BigInteger(), nullable=False),
         sa.Column("content_hash", sa.Text(), nullable=False),
@@ -127,16 +199,22 @@ def _create_what_hangs_on_runs() -> None:
         sa.Column("num_rollouts", sa.BigInteger(), nullable=False),
         sa.Column("policy_version", sa.Text(), nullable=True),
         sa.Column("scorer", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("logged_at", sa.Double(), nullable=False),
+        sa.Column("shard_index", sa.BigInteger(), nullable=False),
+        sa.Column("num_shards", sa.BigInteger(), nullable=False),
+        sa.Column("job_pk", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_batches_attempt_pk_attempts"),
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_batches_run_pk_runs"),
         sa.PrimaryKeyConstraint("id", name="pk_batches"),
         sa.UniqueConstraint("run_pk", "batch_id", name="uq_batches_run_pk_batch_id"),
     )
     op.create_index("ix_batches_run_pk_step", "batches", ["run_pk", "step"], unique=False)
+    op.create_index("ix_batches_job_pk", "batches", ["job_pk"], unique=False)
     op.create_table(
         "events",
         sa.Column("id", _id(), nullable=False),
-        sa.Column("run_pk", _id(), nullable=False),
+        sa.Column("run_pk", _id(), nullable=True),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("data", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
@@ -154,18 +232,24 @@ def _create_results_and_jobs() -> None:
         sa.Column("scope", sa.String(length=200), nullable=False),
         sa.Column("metric", sa.String(length=200), nullable=False),
         sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("attempt_pk", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("value", sa.Double(), nullable=False),
         sa.Column("low", sa.Double(), nullable=True),
         sa.Column("high", sa.Double(), nullable=True),
+        sa.Column("logged_at", sa.Double(), nullable=False),
+        sa.Column("superseded", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_metric_points_run_pk_runs"),
-        sa.PrimaryKeyConstraint("run_pk", "scope", "metric", "step", name="pk_metric_points"),
+        sa.PrimaryKeyConstraint("run_pk", "scope", "metric", "step", "attempt_pk", name="pk_metric_points"),
         sqlite_with_rowid=False,
     )
     op.create_table(
         "batch_results",
         sa.Column("batch_pk", _id(), autoincrement=False, nullable=False),
         sa.Column("run_pk", _id(), nullable=False),
+        sa.Column("attempt_pk", _id(), nullable=True),
         sa.Column("step", sa.BigInteger(), nullable=False),
+        sa.Column("current", sa.Boolean(), nullable=False),
+        sa.Column("superseded", sa.Boolean(), nullable=False),
         sa.Column("scorer", sa.JSON(), nullable=False),
         sa.Column("metrics", sa.JSON(), nullable=False),
         sa.Column("absent", sa.JSON(), nullable=False),
@@ -175,6 +259,7 @@ def _create_results_and_jobs() -> None:
         sa.Column("template_evidence", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("seconds", sa.Double(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_batch_results_attempt_pk_attempts"),
         sa.ForeignKeyConstraint(["batch_pk"], ["batches.id"], name="fk_batch_results_batch_pk_batches"),
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_batch_results_run_pk_runs"),
         sa.PrimaryKeyConstraint("batch_pk", name="pk_batch_results"),
@@ -184,16 +269,19 @@ def _create_results_and_jobs() -> None:
         "evaluations",
         sa.Column("id", _id(), nullable=False),
         sa.Column("run_pk", _id(), nullable=False),
+        sa.Column("attempt_pk", _id(), nullable=True),
         sa.Column("batch_pk", _id(), nullable=False),
         sa.Column("step", sa.BigInteger(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("current", sa.Boolean(), nullable=False),
+        sa.Column("superseded", sa.Boolean(), nullable=False),
         sa.Column("scorer", sa.JSON(), nullable=False),
         sa.Column("result", sa.JSON(), nullable=False),
         sa.Column("fold_state", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("fold_output", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("regime", sa.Text(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_evaluations_attempt_pk_attempts"),
         sa.ForeignKeyConstraint(["batch_pk"], ["batches.id"], name="fk_evaluations_batch_pk_batches"),
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_evaluations_run_pk_runs"),
         sa.PrimaryKeyConstraint("id", name="pk_evaluations"),
@@ -209,6 +297,7 @@ def _create_results_and_jobs() -> None:
         sa.Column("run_pk", _id(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("score", sa.Double(), nullable=False),
+        sa.Column("deferred", sa.Boolean(), nullable=False),
         sa.Column("starts", sa.BigInteger(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("lease_until", sa.Double(), nullable=True),

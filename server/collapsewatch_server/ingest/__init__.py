@@ -1,0 +1,1 @@
+"""What trainers send becomes rows: all of it or nothing, committed before it is acknowledged."""
