@@ -7,7 +7,7 @@ importing the package costs a training script next to nothing.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, Turn
+    from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, Shard, Turn
     from collapsewatch.contracts.scoring import ScorerConfig
     from collapsewatch.errors import CollapsewatchError, DeliveryError, InvalidInputError, SettingsError
     from collapsewatch.run import Run, init
@@ -24,6 +24,7 @@ __all__ = [
     "Run",
     "ScorerConfig",
     "SettingsError",
+    "Shard",
     "Turn",
     "__version__",
     "init",
@@ -39,6 +40,7 @@ _MODULES = {
     "Run": "run",
     "ScorerConfig": "contracts.scoring",
     "SettingsError": "errors",
+    "Shard": "contracts.rollouts",
     "Turn": "contracts.rollouts",
     "init": "run",
 }

@@ -146,6 +146,16 @@ def unpack_batch(data: bytes, max_bytes: int) -> RolloutBatch:
         BlobTooLarge: more than `max_bytes` after decompression; stops there, whatever the header says.
         ValueError: not zstd, cut short, or not a batch.
     """
+    return RolloutBatch.model_validate_json(unpack_document(data, max_bytes))
+
+
+def unpack_document(data: bytes, max_bytes: int) -> bytes:
+    """The batch that `pack_batch` packed, as its JSON.
+
+    Raises:
+        BlobTooLarge: more than `max_bytes` after decompression; stops there, whatever the header says.
+        ValueError: not zstd, or cut short.
+    """
     pieces: list[bytes] = []
     num_bytes = 0
     decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
@@ -161,7 +171,7 @@ def unpack_batch(data: bytes, max_bytes: int) -> RolloutBatch:
         raise ValueError(f"the batch is not zstd: {error}") from error
     if not decompressor.eof:
         raise ValueError(f"the batch is cut short after {len(data)} compressed bytes")
-    return RolloutBatch.model_validate_json(b"".join(pieces))
+    return b"".join(pieces)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -49,32 +49,33 @@ class Boundary:
                 self._reported.add(kind)
         log.log(level if is_new else logging.DEBUG, message, *args, extra={"kind": kind})
 
-    def guard(self, doing: str, *, reason: str | None = None) -> "Guard":
+    def guard(self, doing: str, *, reason: str | None = None, level: int = logging.WARNING) -> "Guard":
         """A context that ends every error of its block here, unless strict; `reason` counts what was lost."""
-        return Guard(self, doing, reason)
+        return Guard(self, doing, reason, level)
 
     def refuse(self, doing: str, problem: InvalidInputError, *, reason: str) -> None:
         """Counts and reports one bad value; raises it when strict."""
         with self.guard(doing, reason=reason):
             raise problem
 
-    def tell(self, doing: str, error: Exception) -> None:
+    def tell(self, doing: str, error: Exception, level: int = logging.WARNING) -> None:
         """Reports an error in the words that help whoever made the call."""
         if isinstance(error, CollapsewatchError):
             kind = error.kind if isinstance(error, InvalidInputError) else type(error).__name__
-            self.report(f"{doing}: {kind}", "%s: %s", doing, error)
+            self.report(f"{doing}: {kind}", "%s: %s", doing, error, level=level)
         else:
             kind = type(error).__name__
-            self.report(f"{doing}: {kind}", "%s failed: %s: %s", doing, kind, _told(error))
+            self.report(f"{doing}: {kind}", "%s failed: %s: %s", doing, kind, _told(error), level=level)
 
 
 class Guard:
     """The SDK boundary as a context manager: what leaves the block as an error, training never sees."""
 
-    def __init__(self, boundary: Boundary, doing: str, reason: str | None) -> None:
+    def __init__(self, boundary: Boundary, doing: str, reason: str | None, level: int) -> None:
         self._boundary = boundary
         self._doing = doing
         self._reason = reason
+        self._level = level
 
     def __enter__(self) -> None:
         return None
@@ -89,7 +90,7 @@ class Guard:
             self._boundary.drop(self._reason)
         if self._boundary.strict:
             return False
-        self._boundary.tell(self._doing, error)
+        self._boundary.tell(self._doing, error, self._level)
         return True
 
 

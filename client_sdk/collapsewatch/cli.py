@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 # fmt: off
 _SERVER = (
-    "alembic", "fastapi", "numpy", "plotly", "psycopg", "pydantic_settings", "redis", "sqlalchemy",
-    "starlette", "uvicorn",
+    "alembic", "fastapi", "numpy", "plotly", "prometheus_client", "psycopg", "pydantic_settings", "redis",
+    "sqlalchemy", "starlette", "uvicorn",
 )
 _WORKER = (
     "numpy", "pydantic_settings", "redis", "regex", "safetensors", "scipy", "sklearn", "tokenizers",
@@ -81,6 +82,31 @@ def worker(context: typer.Context) -> None:
 def demo(context: typer.Context) -> None:
     """Train two small agents and watch one of them collapse."""
     run_program("demo", context.args)
+
+
+@app.command()
+def sync(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="A spool, or a run's folder in it; default: this user's spool."),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Server to send to; default: the one that each run was meant for.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the key; default: as for a trainer.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds without any success after which a server is given up.")
+    ] = 120.0,
+) -> None:
+    """Send what runs have logged and could not deliver.
+
+    Exits with 0 when nothing of it is left, else with 1. Runs whose process still lives are skipped.
+    """
+    from collapsewatch.sync_command import sync as sync_folder
+
+    raise typer.Exit(sync_folder(directory, url, api_key_env, timeout))
 
 
 @app.command()

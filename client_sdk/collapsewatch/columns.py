@@ -38,13 +38,18 @@ def rollouts_of_columns(columns: Mapping[str, object]) -> list[dict[str, Any]]:
     if "group_ids" not in given:
         given["group_ids"] = _prompt_groups(given)
     given["group_ids"] = [_group_name(group) for group in given["group_ids"]]
-    return [_row(given, position) for position in range(len(given["group_ids"]))]
+    turns = _rows(given, _TURN_FIELDS)
+    return [dict(row, turns=[turn]) for row, turn in zip(_rows(given, _ROLLOUT_FIELDS), turns, strict=True)]
 
 
-def _row(columns: Mapping[str, list[Any]], position: int) -> dict[str, Any]:
-    turn = {field: columns[name][position] for name, field in _TURN_FIELDS.items() if name in columns}
-    rollout = {field: columns[name][position] for name, field in _ROLLOUT_FIELDS.items() if name in columns}
-    return {**rollout, "turns": [turn]}
+def _rows(columns: Mapping[str, list[Any]], fields: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of the columns that have a field, by field; empty rows where none has."""
+    names = [name for name in fields if name in columns]
+    if not names:
+        return [{} for _ in columns["group_ids"]]
+    keys = [fields[name] for name in names]
+    rows = zip(*(columns[name] for name in names), strict=True)
+    return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
 def _group_name(group: object) -> object:

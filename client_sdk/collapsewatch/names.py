@@ -1,6 +1,7 @@
 """Names for runs that were given none."""
 
 import secrets
+from hashlib import blake2b
 
 # fmt: off
 _ADJECTIVES = (
@@ -29,3 +30,11 @@ def random_run_name() -> str:
     """
     number = 100 + secrets.randbelow(900)
     return f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_NOUNS)}-{number}"
+
+
+def derived_run_name(key: str) -> str:
+    """The same two words and number for the same key, for processes that must agree without talking."""
+    drawn = int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
+    drawn, adjective = divmod(drawn, len(_ADJECTIVES))
+    drawn, noun = divmod(drawn, len(_NOUNS))
+    return f"{_ADJECTIVES[adjective]}-{_NOUNS[noun]}-{100 + drawn % 900}"

@@ -13,6 +13,7 @@ from collapsewatch.errors import InvalidInputError
 
 _MAX_DEPTH = 20
 _MAX_PROBLEMS = 3
+_PLAIN_TYPES = frozenset({str, int, float, bool, list})
 _NAME_FIELDS = frozenset({"project", "name", "run_id", "kind", "lexical_method", "scopes", "policy_version"})
 """Where text is a name that may be shown."""
 
@@ -41,7 +42,7 @@ def plain_column(name: str, column: object) -> list[Any]:
         raise InvalidInputError(
             f"`{name}` must be a list, an array or a tensor, got {type(column).__name__}", kind=f"{name} type"
         )
-    return [plain_value(item) for item in column]
+    return [item if type(item) in _PLAIN_TYPES else plain_value(item) for item in column]
 
 
 def plain_step(step: object) -> int:

@@ -1,6 +1,7 @@
 """The run: what a trainer holds, and how it is opened."""
 
 import atexit
+import logging
 import os
 import sys
 import time
@@ -18,19 +19,29 @@ from collapsewatch.arguments import (
     range_argument,
     rollouts_argument,
     scorer_config,
+    shard_argument,
     tags_argument,
     validated,
 )
 from collapsewatch.boundary import Boundary, is_strict, log
-from collapsewatch.contracts.base import WireModel
-from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, RolloutBatch, ScalarPoint
+from collapsewatch.clock import CLOCK
+from collapsewatch.contracts.rollouts import (
+    CrossLogProbs,
+    ReasoningTags,
+    Rollout,
+    RolloutBatch,
+    ScalarPoint,
+    Shard,
+)
 from collapsewatch.contracts.runs import RunStart, RunState, RunUpdate
+from collapsewatch.delivery import Delivery, End
 from collapsewatch.errors import DeliveryError, InvalidInputError
+from collapsewatch.launcher import Launch, launch_of
 from collapsewatch.names import random_run_name
-from collapsewatch.outbox import DropReason, Outbox, Record, RecordKind
-from collapsewatch.plain import json_config, plain_step, plain_value
-from collapsewatch.sender import DROP_REASONS, Sender
+from collapsewatch.opening import Resume, run_start, warn_scattered
+from collapsewatch.plain import plain_step, plain_value
 from collapsewatch.settings import Mode, Settings, load_settings
+from collapsewatch.spool import RecordKind
 
 EXIT_SECONDS = 10.0
 """How long the interpreter's exit may wait for runs that were not finished."""
@@ -48,13 +59,18 @@ def init(
     api_key: str | None = None,
     scorer: Scorer | None = None,
     run_id: str | None = None,
+    resume: Resume = "allow",
+    from_step: int | None = None,
     mode: Mode | None = None,
 ) -> "Run":
     """A run that is being sent to the server in the background.
 
     Never raises and never waits for the network: when an argument cannot be used, the reason is logged and
-    the run comes back disabled (`COLLAPSEWATCH_STRICT=1` raises instead). Call it in one process of a
-    distributed training, usually rank 0.
+    the run comes back disabled (`COLLAPSEWATCH_STRICT=1` raises instead). In a distributed training, call it
+    in rank 0, or in every rank that has something to log: ranks that torchrun or Slurm started open the same
+    run, other ranks need the same `run_id`.
+
+    What processes that are gone could not send to this server is sent in the background as well.
 
     Args:
         name: a readable one is drawn when it is absent; `run_id` serves when that is given.
@@ -62,22 +78,33 @@ def init(
         url: the server; else `COLLAPSEWATCH_URL`, else the local server.
         api_key: project key; else `COLLAPSEWATCH_API_KEY`, else the local server's, for that server only.
         scorer: who scores the batches; a plain `"lexical"` when absent. See `Run.set_scorer`.
-        run_id: the id of an earlier run, to go on with it; it must have the same project and name.
-        mode: `"disabled"` makes every call do nothing; else `COLLAPSEWATCH_MODE`, else `"online"`.
+        run_id: the id of an earlier run, to go on with it; it must have the same project and name. Else
+            `COLLAPSEWATCH_RUN_ID`.
+        resume: `"must"` takes only a run that is there, `"never"` only a new one, `"allow"` both.
+        from_step: first step that this start replays or adds. From there on it supersedes earlier starts of
+            the run; from the first step that is logged when absent.
+        mode: `"offline"` keeps everything on disk until `collapsewatch sync`, `"disabled"` makes every call
+            do nothing; else `COLLAPSEWATCH_MODE`, else `"online"`.
     """
     boundary = Boundary(strict=is_strict())
-    with boundary.guard("init"):
+    with boundary.guard("init", level=logging.ERROR):
         settings = load_settings(url=url, api_key=api_key, mode=mode)
-        start = validated(
-            RunStart,
-            run_id=run_id or uuid.uuid4().hex,
+        launch = launch_of()
+        start = run_start(
+            settings,
+            launch,
             project=project,
-            name=name or run_id or random_run_name(),
-            config=json_config(config),
-            tags=[] if tags is None else tags,
-            scorer=None if scorer is None else scorer_config(scorer),
+            name=name,
+            config=config,
+            tags=tags,
+            scorer=scorer,
+            run_id=run_id,
+            resume=resume,
+            from_step=from_step,
         )
-        return Run(start, settings, boundary)
+        if settings.mode != "disabled":
+            warn_scattered(boundary, settings, launch, run_id)
+        return Run(start, settings, boundary, launch)
     # Reached when the block above failed and said why.
     start = RunStart(run_id=uuid.uuid4().hex, project="default", name=random_run_name())
     return Run(start, Settings(url="", mode="disabled"), boundary)
@@ -87,28 +114,32 @@ class Run:
     """One training run. Open it with `init`; use it as a context manager, or call `finish`.
 
     No method raises into training code or waits for the network, `finish` aside, which waits for a bounded
-    time. What cannot be sent is logged on the logger `collapsewatch`, once per sort, and counted in
-    `dropped`.
+    time. What a call was given is on disk when it returns and survives the process; it is sent from there,
+    by this process or a later one. What will never be sent is logged on the logger `collapsewatch`, once per
+    sort, and counted in `dropped`.
     Any thread may call it. In a forked child it does nothing: the run belongs to the process that opened it.
     """
 
-    def __init__(self, start: RunStart, settings: Settings, boundary: Boundary) -> None:
+    def __init__(
+        self, start: RunStart, settings: Settings, boundary: Boundary, launch: Launch | None = None
+    ) -> None:
         self.id = start.run_id
         self.project = start.project
         self.name = start.name
+        self.attempt_id = None if start.attempt is None else start.attempt.attempt_id
+        """Which start of the training this is; the same in all its processes."""
         self.mode = settings.mode
         self.url = f"{settings.url}/#/runs/{self.id}" if settings.url else ""
         """Page of this run; empty when the settings were unusable."""
-        self._settings = settings
         self._boundary = boundary
-        self._last_step = 0
-        self._sender: Sender | None = None
+        # What is logged without a step must not make a resumed attempt replay the run from its beginning.
+        self._last_step = 0 if start.attempt is None else start.attempt.from_step or 0
         self._state: Literal["open", "finished", "forked"] = "open"
-        self._outbox = Outbox(settings.max_outbox_bytes, self._on_drop)
-        if settings.mode == "online":
-            self._append(RecordKind.start, start)
-            self._sender = Sender(self._outbox, settings, self.id, boundary)
-            self._sender.start()
+        self._writer_id = start.writer_id
+        self._delivery: Delivery | None = None
+        if settings.mode != "disabled":
+            rank = None if launch is None else launch.rank
+            self._delivery = Delivery(start, settings, boundary, mode=settings.mode, rank=rank)
             _open_runs.add(self)
 
     @property
@@ -116,7 +147,8 @@ class Run:
         """How much will never reach the server, by reason; empty when all is well.
 
         Keys are `<what>_<why>`: batches, values (of `log`), updates, runs; invalid, rejected (by the server),
-        outbox_full, unsent (time was up), closed (after `finish`, or in a forked child).
+        spool_full (too much waited, or the disk is full), damaged (by the disk), closed (after `finish`, or
+        in a forked child).
         """
         return self._boundary.dropped
 
@@ -140,10 +172,11 @@ class Run:
         reward_range: tuple[float, float] | None = None,
         reasoning_tags: ReasoningTags | tuple[str, str] | None = None,
         cross_log_probs: CrossLogProbs | Mapping[str, Any] | None = None,
+        shard: Shard | tuple[int, int] | None = None,
     ) -> None:
         """Hands over the rollouts of one training step, as `rollouts` or as columns.
 
-        Everything is copied before the call returns. Columns have one entry per rollout, may be lists,
+        Everything is on disk when the call returns. Columns have one entry per rollout, may be lists,
         tuples, arrays or tensors, and describe single-turn rollouts; use `rollouts` for several turns. A
         batch that is invalid in any place is dropped as a whole.
 
@@ -159,6 +192,7 @@ class Run:
             reward_range: lowest and highest possible reward.
             reasoning_tags: a pair of opening and closing tag, or `ReasoningTags`; `<think>` when absent.
             cross_log_probs: the cross-scoring matrix, when the trainer computed it on its own policy.
+            shard: (index, count) when several ranks hold a part of the step each; they are scored together.
         """
         if not self._is_sending("batches"):
             return
@@ -187,6 +221,9 @@ class Run:
                 reward_min=reward_min,
                 reward_max=reward_max,
                 cross_log_probs=matrix_argument(cross_log_probs),
+                attempt_id=self.attempt_id,
+                logged_at=CLOCK.now(),
+                shard=shard_argument(shard),
             )
             self._append(RecordKind.batch, batch)
             self._last_step = batch.step
@@ -199,7 +236,7 @@ class Run:
 
         Args:
             values: name → number; whatever `float()` takes, text excepted.
-            step: the step last named to this run when absent.
+            step: the step last named to this run when absent; before any was named, `from_step` or 0.
         """
         if not self._is_sending("values"):
             return
@@ -208,10 +245,9 @@ class Run:
             number = self._last_step if step is None else plain_step(step)
             kept, problems = finite_values(values)
             for start in range(0, len(kept), MAX_VALUES_PER_POINT):
-                point = validated(
-                    ScalarPoint, step=number, values=dict(kept[start : start + MAX_VALUES_PER_POINT])
-                )
-                self._append(RecordKind.scalars, point, num_items=len(point.values))
+                chunk = dict(kept[start : start + MAX_VALUES_PER_POINT])
+                point = validated(ScalarPoint, step=number, values=chunk, logged_at=CLOCK.now())
+                self._append(RecordKind.scalars, point, len(point.values))
             self._last_step = number
         for problem in problems:
             self._boundary.refuse("log", problem, reason="values_invalid")
@@ -239,6 +275,8 @@ class Run:
     ) -> None:
         """Sends what is left, for at most `timeout_seconds`, and closes the run. Again is harmless.
 
+        What is not sent by then stays on disk, for `collapsewatch sync` or the next `init`.
+
         Raises:
             DeliveryError: under `COLLAPSEWATCH_STRICT=1`, when something did not arrive.
         """
@@ -246,19 +284,11 @@ class Run:
         if self._state != "open":
             return
         self._state = "finished"
-        if self._sender is None:
+        if self._delivery is None:
             return
         with self._boundary.guard("finish"):
-            self._append(RecordKind.update, RunUpdate(state=RunState(state)))
-            for record in self._sender.close(timeout_seconds):
-                self._boundary.drop(f"{DROP_REASONS[record.kind]}_unsent", record.num_items)
-            told = ", ".join(f"{reason} {count}" for reason, count in sorted(self.dropped.items()))
-            if told:
-                log.warning(
-                    "run %s lost some of what was logged: %s", self.name, told, extra={"run": self.id}
-                )
-            if self._boundary.strict and any(not reason.endswith("_invalid") for reason in self.dropped):
-                raise DeliveryError(f"not delivered: {told}")
+            last = RunUpdate(state=RunState(state), writer_id=self._writer_id)
+            self._tell_end(self._delivery.end(last, timeout_seconds))
 
     def __enter__(self) -> Self:
         return self
@@ -289,23 +319,33 @@ class Run:
         self._boundary.report(f"closed {what}", "the run is %s; %s dropped", self._state, what)
         return False
 
-    def _append(self, kind: RecordKind, model: WireModel, num_items: int = 1) -> None:
-        # Bytes at once: the caller may change its lists as soon as it has them back, and 128 rollouts
-        # of 3 kB take 1 ms, with the token ids and log-probs of 1,500 tokens each 30 ms.
-        body = model.model_dump_json(exclude_none=True).encode()
-        self._outbox.append(Record(kind, body, num_items))
+    def _append(self, kind: RecordKind, model: RolloutBatch | ScalarPoint | RunUpdate, num: int = 1) -> None:
+        assert self._delivery is not None
+        self._delivery.append(kind, model, num)
 
-    def _on_drop(self, record: Record, reason: DropReason) -> None:
-        what = DROP_REASONS[record.kind]
-        self._boundary.drop(f"{what}_{reason}", record.num_items)
-        self._boundary.report(f"{what} {reason}", "%s dropped: %s", what, reason)
+    def _tell_end(self, end: End) -> None:
+        """Says what stays on disk and what was lost."""
+        if end.num_left:
+            state = (
+                "is kept offline" if self.mode == "offline" else f"has {end.num_left} records left to send"
+            )
+            log.warning("run %s %s; to send it: %s", self.name, state, end.command, extra={"run": self.id})
+        told = ", ".join(f"{reason} {count}" for reason, count in sorted(self.dropped.items()))
+        if told:
+            log.warning("run %s lost some of what was logged: %s", self.name, told, extra={"run": self.id})
+        if not self._boundary.strict:
+            return
+        if any(not reason.endswith("_invalid") for reason in self.dropped):
+            raise DeliveryError(f"not delivered: {told}")
+        if end.num_left and self.mode == "online":
+            raise DeliveryError(f"not delivered yet: {end.num_left} records; to send them: {end.command}")
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: no thread, no queue, and new locks, for a fork may copy a held one."""
+        """In a forked child: no thread, no spool, and new locks, for a fork may copy a held one."""
         self._state = "forked"
-        self._sender = None
+        if self._delivery is not None:
+            self._delivery.leave_to_parent()
         self._boundary = Boundary(strict=self._boundary.strict)
-        self._outbox = Outbox(self._settings.max_outbox_bytes, self._on_drop)
 
 
 def _finish_at_exit() -> None:

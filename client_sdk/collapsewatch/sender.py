@@ -1,32 +1,31 @@
-"""The thread that ships an outbox to the server, in order, for as long as it takes."""
+"""The thread that ships a spool to the server, in order, for as long as it takes."""
 
-import json
 import logging
 import math
 import random
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-import zstandard
-
-from collapsewatch.boundary import Boundary
-from collapsewatch.outbox import Outbox, Record, RecordKind
+from collapsewatch.boundary import Boundary, log
 from collapsewatch.settings import Settings
+from collapsewatch.spool import Record, RecordKind, Spool
+from collapsewatch.wire import THREAD_NAMES, Outcome, Verdict, connect, request_of, send
 
 if TYPE_CHECKING:
     import httpx
 
-_THREAD_NAME = "collapsewatch-sender"
-_MIN_COMPRESSED_BYTES = 1024
-_MAX_RETRY_AFTER_SECONDS = 300.0
+_TAKE_SECONDS = 5.0
+_GATHER_SECONDS = 0.1
+"""Pause after scalars were shipped. Each request takes the interpreter's lock for about a millisecond, and
+a trainer that logs all the time should not pay for one request per call."""
+_MANY_RECORDS = 200
 _CLOSING_PAUSE_SECONDS = 0.5
-_LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
+_MAX_FAILURES = 3
+"""Unforeseen errors over one record before it counts as one that cannot be sent."""
+_MAX_EMPTY_TAKES = 20
 
 DROP_REASONS = {
     RecordKind.start: "runs",
@@ -38,110 +37,171 @@ DROP_REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What goes over the wire for one or more records."""
+class Shipment:
+    """How the shipping of a spool ended."""
 
-    method: str
-    path: str
-    body: bytes
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a request ended."""
-
-    accepted: bool = False
-    retry: bool = False
-    reason: str = ""
-    """What was wrong, for the log."""
-    retry_after_seconds: float | None = None
-    """What the server asked for."""
+    is_drained: bool
+    """Nothing is left: it has arrived, or was dropped and counted."""
+    refusal: str | None = None
+    """Why the server takes nothing from this sender; the rest stays in the spool."""
+    is_about_run: bool = False
+    """The refusal concerns this run: the same server may take others."""
 
 
 class Sender:
-    """Ships one run's outbox from a daemon thread.
+    """Ships one spool: from a daemon thread of its own (`start`, `close`), or in the caller's (`ship`).
 
-    Connection errors, 5xx, 408 and 429 are tried again until the run is finished and its time is up; any
-    other refusal drops the record, counted and logged. A refused start drops everything: nothing has a place.
+    Connection errors, 5xx, 408 and 429 are tried again for as long as there is time. A key that is not taken,
+    a redirect, a refused start or a run that the server does not know ends the shipping and drops nothing:
+    what is left stays in the spool. Any other refusal drops the record, counted and logged.
     """
 
-    def __init__(self, outbox: Outbox, settings: Settings, run_id: str, boundary: Boundary) -> None:
-        self._outbox = outbox
+    def __init__(
+        self,
+        spool: Spool,
+        settings: Settings,
+        boundary: Boundary,
+        *,
+        is_late: bool = False,
+        on_accepted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepares the shipping.
+
+        Args:
+            is_late: the spool is that of a dead process.
+            on_accepted: called before the next request whenever the server has taken something.
+        """
+        self._spool = spool
         self._settings = settings
-        self._run_id = run_id
         self._boundary = boundary
+        self._is_late = is_late
+        self._on_accepted = on_accepted
         # Our own generator: the training's seeded one must not notice us.
         self._random = random.Random()
         self._refusal: str | None = None
+        self._is_about_run = False
+        self._failures = 0
+        self._deadline = math.inf
         self._closing = threading.Event()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._ship_all, name=_THREAD_NAME, daemon=True)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the thread is gone although there is something to do."""
+        return self._refusal is None and (self._thread is None or not self._thread.is_alive())
 
     def start(self) -> None:
-        """Begins to ship."""
-        self._thread.start()
+        """Begins to ship, in a daemon thread.
 
-    def close(self, timeout_seconds: float) -> list[Record]:
-        """Ships what is left, for a bounded time. Returns what did not make it."""
-        self._outbox.close()
+        Raises:
+            RuntimeError: the system gives no more threads.
+        """
+        thread = threading.Thread(target=self._ship_all, name=f"{THREAD_NAMES}sender", daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def close(self, timeout_seconds: float) -> Shipment:
+        """Lets nothing more into the spool and ships what is left, for a bounded time."""
+        self._spool.close()
         self._closing.set()
-        self._thread.join(max(0.0, timeout_seconds))
+        if self._thread is not None:
+            self._thread.join(max(0.0, min(timeout_seconds, threading.TIMEOUT_MAX)))
         self._stopped.set()
-        return self._outbox.drain()
+        return self._shipment()
+
+    def ship(self, timeout_seconds: float = math.inf) -> Shipment:
+        """Ships what is in the spool, in this thread."""
+        self._deadline = time.monotonic() + timeout_seconds
+        self._spool.close()
+        self._closing.set()
+        self._ship_all()
+        return self._shipment()
+
+    def _shipment(self) -> Shipment:
+        return Shipment(self._spool.is_drained, self._refusal, self._is_about_run)
 
     def _ship_all(self) -> None:
         try:
-            client = self._client()
+            client = connect(self._settings, is_late=self._is_late)
         except Exception as error:  # noqa: BLE001 - the SDK boundary: such as an unreadable SSL_CERT_FILE
-            self._outbox.close()
-            self._boundary.report(
-                "client", "nothing will be sent: %s: %s", type(error).__name__, error, level=logging.ERROR
-            )
+            self._stop_shipping(f"{type(error).__name__}: {error}")
             return
         with client:
-            while not self._stopped.is_set():
-                records = self._outbox.take()
-                if not records:
+            num_empty = 0
+            while self._may_go_on() and num_empty < _MAX_EMPTY_TAKES:
+                records = self._take()
+                if records and self._ship_guarded(client, records):
+                    self._spool.ack()
+                num_empty = 0 if records or not self._closing.is_set() else num_empty + 1
+                if self._closing.is_set() and self._spool.is_drained:
                     return
-                if self._ship_guarded(client, records):
-                    self._outbox.ack()
+                if records and records[0].kind is RecordKind.scalars:
+                    self._gather()
+
+    def _gather(self) -> None:
+        """Lets further scalars come, unless many wait already."""
+        if self._spool.status().num_records < _MANY_RECORDS:
+            self._closing.wait(_GATHER_SECONDS)
+
+    def _may_go_on(self) -> bool:
+        return self._refusal is None and not self._stopped.is_set() and time.monotonic() < self._deadline
+
+    def _take(self) -> list[Record]:
+        try:
+            records = self._spool.take(_TAKE_SECONDS)
+        except Exception as error:  # noqa: BLE001 - the SDK boundary: a disk may fail in any way
+            self._boundary.report("take", "the spool cannot be read: %s: %s", type(error).__name__, error)
+            records = []
+        if not records and self._closing.is_set() and not self._spool.is_drained:
+            # Closed, and yet it has something that it cannot give: a disk that may come back.
+            self._stopped.wait(_CLOSING_PAUSE_SECONDS)
+        return records
 
     def _ship_guarded(self, client: "httpx.Client", records: Sequence[Record]) -> bool:
         try:
-            return self._ship(client, records)
+            is_done = self._ship(client, records)
         except Exception as error:  # noqa: BLE001 - the SDK boundary: one record must not stop the rest
-            self._drop(records, f"{type(error).__name__}: {error}")
-            return True
+            self._failures += 1
+            told = f"{type(error).__name__}: {error}"
+            if self._failures < _MAX_FAILURES:
+                self._boundary.report(f"failure: {told}", "will try again: %s", told)
+                self._pause(self._settings.retry_seconds, None)
+                return False
+            self._drop(records, told)
+            is_done = True
+        self._failures = 0
+        return is_done
 
     def _ship(self, client: "httpx.Client", records: Sequence[Record]) -> bool:
-        """Whether the records are done with: accepted, or dropped. False when time was up."""
-        if self._refusal is not None:
-            self._drop(records, self._refusal)
-            return True
-        verdict = self._insist(client, self._request(records))
+        """Whether the records are done with: accepted, or dropped. False when the time was up, or all is."""
+        verdict = self._insist(client, records)
         if verdict is None:
             return False
-        if verdict.accepted:
+        if verdict.outcome is Outcome.accepted:
+            self._on_accepted()
             return True
+        is_barred = verdict.outcome in (Outcome.barred, Outcome.run_barred)
+        if is_barred or records[0].kind is RecordKind.start:
+            self._is_about_run = verdict.outcome is not Outcome.barred
+            self._stop_shipping(verdict.reason)
+            return False
         if len(records) > 1:
             # One bad point must not take its neighbours along.
-            outcomes = [self._ship(client, [record]) for record in records]
-            return all(outcomes)
-        if records[0].kind is RecordKind.start:
-            self._refusal = verdict.reason
+            return all(self._ship(client, [record]) for record in records)
         self._drop(records, verdict.reason)
         return True
 
-    def _insist(self, client: "httpx.Client", request: Request) -> Verdict | None:
+    def _insist(self, client: "httpx.Client", records: Sequence[Record]) -> Verdict | None:
         """The server's last word; None when the time was up before it came."""
+        request = request_of(records, self._spool.meta)
         pause_seconds = self._settings.retry_seconds
         was_delayed = False
-        while not self._stopped.is_set():
-            verdict = self._attempt(client, request)
-            if not verdict.retry:
+        while self._may_go_on():
+            verdict = send(client, request)
+            if verdict.outcome is not Outcome.retry:
                 if was_delayed:
-                    logging.getLogger("collapsewatch").info("sending again", extra={"run": self._run_id})
+                    log.info("sending again", extra={"run": self._spool.meta.run_id})
                 return verdict
             was_delayed = True
             self._boundary.report(
@@ -151,49 +211,33 @@ class Sender:
             pause_seconds = min(2 * pause_seconds, self._settings.max_retry_seconds)
         return None
 
-    def _attempt(self, client: "httpx.Client", request: Request) -> Verdict:
-        import httpx
-
-        try:
-            response = client.request(
-                request.method, request.path, content=request.body, headers=request.headers
-            )
-        except httpx.RequestError as error:
-            return Verdict(retry=True, reason=f"{type(error).__name__}: {error}")
-        return verdict_of(response.status_code, response.headers, response.text)
-
     def _pause(self, seconds: float, retry_after_seconds: float | None) -> None:
         """Waits; a run that is being finished is in a hurry, but does what the server asked for."""
-        if self._closing.is_set():
-            self._stopped.wait(retry_after_seconds or min(seconds, _CLOSING_PAUSE_SECONDS))
-        elif retry_after_seconds is not None:
-            self._stopped.wait(retry_after_seconds)
+        limit = max(0.0, self._deadline - time.monotonic())
+        if retry_after_seconds is not None:
+            self._stopped.wait(min(retry_after_seconds, limit))
+        elif self._is_late:
+            self._stopped.wait(min(seconds, limit))
+        elif self._closing.is_set():
+            self._stopped.wait(min(seconds, limit, _CLOSING_PAUSE_SECONDS))
         else:
-            self._closing.wait(seconds)
+            self._closing.wait(min(seconds, limit))
 
-    def _request(self, records: Sequence[Record]) -> Request:
-        run_path = f"/api/v1/runs/{self._run_id}"
-        body = records[0].body
-        match records[0].kind:
-            case RecordKind.start:
-                method, path = "POST", "/api/v1/runs"
-            case RecordKind.update:
-                method, path = "PATCH", run_path
-            case RecordKind.batch:
-                method, path = "POST", f"{run_path}/batches"
-            case RecordKind.scalars:
-                method, path = "POST", f"{run_path}/scalars"
-                body = b'{"points":[' + b",".join(record.body for record in records) + b"]}"
-        headers = {"Content-Type": "application/json"}
-        if len(body) >= _MIN_COMPRESSED_BYTES:
-            body = zstandard.ZstdCompressor(level=3).compress(body)
-            headers["Content-Encoding"] = "zstd"
-        return Request(method, path, body, headers)
+    def _stop_shipping(self, reason: str) -> None:
+        self._refusal = reason
+        self._boundary.report(
+            f"refused: {reason}",
+            "nothing more will be sent: %s; what was logged and not sent is kept in %s",
+            reason,
+            self._spool.folder,
+            level=logging.ERROR,
+        )
 
     def _drop(self, records: Sequence[Record], reason: str) -> None:
         for record in records:
             what = DROP_REASONS[record.kind]
             self._boundary.drop(f"{what}_rejected", record.num_items)
+            self._spool.note_dropped(f"{what}_rejected", record.num_items)
             self._boundary.report(
                 f"rejected: {what} {reason}",
                 "%s rejected by the server: %s",
@@ -201,75 +245,3 @@ class Sender:
                 reason,
                 level=logging.ERROR,
             )
-
-    def _client(self) -> "httpx.Client":
-        # Imported here: it costs 0.15 s that `import collapsewatch` need not pay.
-        import httpx
-
-        # httpx tells every request at INFO; a line per training step would drown the trainer's own log.
-        logging.getLogger("httpx").addFilter(_is_not_ours)
-        headers = {"User-Agent": f"collapsewatch/{_own_version()}"}
-        if self._settings.api_key is not None:
-            headers["Authorization"] = f"Bearer {self._settings.api_key}"
-        # A proxy of the cluster cannot reach this machine's loopback, and must not see what is sent there.
-        is_local = urlsplit(self._settings.url).hostname in _LOOPBACK_HOSTS
-        return httpx.Client(
-            base_url=self._settings.url,
-            headers=headers,
-            timeout=httpx.Timeout(30.0, connect=5.0),
-            follow_redirects=False,
-            trust_env=not is_local,
-        )
-
-
-def _is_not_ours(record: logging.LogRecord) -> bool:
-    return record.threadName != _THREAD_NAME
-
-
-def verdict_of(status: int, headers: Mapping[str, str], text: str) -> Verdict:
-    """What an answer means for the record that was sent."""
-    if 200 <= status < 300:
-        return Verdict(accepted=True)
-    if 300 <= status < 400:
-        return Verdict(
-            reason=f"{status}: redirected to {headers.get('location', 'nowhere')}; set `url` to that server"
-        )
-    if status in (408, 429) or status >= 500:
-        return Verdict(
-            retry=True,
-            reason=f"answered {status}",
-            retry_after_seconds=_retry_after(headers.get("retry-after")),
-        )
-    return Verdict(reason=f"{status}: {_told(text)}")
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds to wait by a `Retry-After` header, bounded; None when there is none or it is unreadable."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            when = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (when.astimezone(UTC) - datetime.now(UTC)).total_seconds()
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), _MAX_RETRY_AFTER_SECONDS)
-
-
-def _told(text: str) -> str:
-    """The server's message in one line. What was given is left out: it may be a prompt."""
-    try:
-        error: dict[str, Any] = json.loads(text)["error"]
-        details = [f"{detail['loc']}: {detail['message']}" for detail in error.get("details", [])[:3]]
-        return "; ".join([str(error["message"]), *details])[:500]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return text[:200]
-
-
-def _own_version() -> str:
-    try:
-        return version("collapsewatch")
-    except PackageNotFoundError:  # pragma: no cover - a source tree that was never installed
-        return "unknown"

@@ -11,16 +11,24 @@ from urllib.parse import urlsplit
 from collapsewatch.boundary import is_strict, log
 from collapsewatch.errors import SettingsError
 
-Mode = Literal["online", "disabled"]
+Mode = Literal["online", "offline", "disabled"]
 
 DEFAULT_URL = "http://127.0.0.1:7788"
 CREDENTIALS_FILE = "credentials.json"
+DEFAULT_SPOOL_BYTES = 2**30
 
 ENVIRONMENT: dict[str, str] = {
     "COLLAPSEWATCH_URL": "Server that runs are sent to; default: the local server's, else " + DEFAULT_URL,
     "COLLAPSEWATCH_API_KEY": "Project key; default: the local server's, for that server only",
-    "COLLAPSEWATCH_MODE": "`online`, or `disabled` to make every call do nothing; default `online`",
+    "COLLAPSEWATCH_MODE": "`online`; `offline` to keep everything on disk until `collapsewatch sync`; "
+    "`disabled` to make every call do nothing; default `online`",
     "COLLAPSEWATCH_HOME": "Folder where the local server leaves its credentials; default `~/.collapsewatch`",
+    "COLLAPSEWATCH_SPOOL": "Folder where runs wait to be sent; default: `spool` in the home folder",
+    "COLLAPSEWATCH_SPOOL_MAX_BYTES": "What one process may keep there; the oldest rollouts go first; "
+    f"default {DEFAULT_SPOOL_BYTES}",
+    "COLLAPSEWATCH_RUN_ID": "Run to open when `init` names none, for processes that log to one run",
+    "COLLAPSEWATCH_ATTEMPT_ID": "Which start of the training this is, the same in all its processes; "
+    "default: as torchrun or Slurm say, else a new one",
     "COLLAPSEWATCH_STRICT": "`1` makes the SDK raise instead of log, for tests of training code; default off",
 }
 """Every variable the SDK reads, and what it is for."""
@@ -35,8 +43,12 @@ class Settings:
     api_key: str | None = field(default=None, repr=False)
     mode: Mode = "online"
     strict: bool = False
-    max_outbox_bytes: int = 256 * 2**20
+    spool_root: Path | None = None
+    """Where the spools of all processes lie; None: nowhere that is known, so below the temporary folder."""
+    max_spool_bytes: int = DEFAULT_SPOOL_BYTES
     """What may wait for an absent server, as uncompressed JSON."""
+    run_id: str | None = None
+    attempt_id: str | None = None
     retry_seconds: float = 0.5
     """First pause after a failed request; it doubles up to `max_retry_seconds`."""
     max_retry_seconds: float = 15.0
@@ -55,7 +67,7 @@ def load_settings(
     file's url, and a key of the environment not to an argument `url` that differs from `COLLAPSEWATCH_URL`.
 
     Raises:
-        SettingsError: an unusable url, key or mode.
+        SettingsError: an unusable url, key, mode or size.
     """
     stored_url, stored_key = _stored_credentials(environ)
     environ_url = _optional_url(environ.get("COLLAPSEWATCH_URL"), "COLLAPSEWATCH_URL")
@@ -70,7 +82,30 @@ def load_settings(
         api_key=_checked_key(chosen_key),
         mode=_checked_mode(mode or environ.get("COLLAPSEWATCH_MODE") or "online"),
         strict=is_strict(environ),
+        spool_root=_spool_root(environ),
+        max_spool_bytes=_checked_bytes(environ.get("COLLAPSEWATCH_SPOOL_MAX_BYTES")),
+        run_id=environ.get("COLLAPSEWATCH_RUN_ID") or None,
+        attempt_id=environ.get("COLLAPSEWATCH_ATTEMPT_ID") or None,
     )
+
+
+def _spool_root(environ: Mapping[str, str]) -> Path | None:
+    given = environ.get("COLLAPSEWATCH_SPOOL")
+    try:
+        return (Path(given).expanduser() if given else home_folder(environ) / "spool").absolute()
+    except (OSError, RuntimeError):
+        # A container's user may have no home folder, and a working directory may be gone.
+        return None
+
+
+def _checked_bytes(given: str | None) -> int:
+    if not given:
+        return DEFAULT_SPOOL_BYTES
+    if not given.strip().isdecimal() or not 2**20 <= int(given[:20]) <= 2**50:
+        raise SettingsError(
+            f"`COLLAPSEWATCH_SPOOL_MAX_BYTES` must be a number of bytes from {2**20} on, got {given[:40]!r}"
+        )
+    return int(given)
 
 
 def home_folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -33,7 +33,7 @@ from .conftest import COLUMNS, Answer, Recorder
         ),
         ({"prompts": [{"role": "user"}], "responses": ["b"]}, "text or token ids, got dict"),
         ({"prompts": ["a"]}, "a turn needs `response`"),
-        ({"prompts": ["lone \ud800"], "responses": ["b"]}, "surrogates"),
+        ({"prompts": ["lone \ud800"], "responses": ["b"]}, "unable to parse raw data as a unicode string"),
     ],
 )
 def test_an_unusable_batch_is_dropped_with_its_reason(
@@ -89,7 +89,7 @@ def test_a_mistake_made_at_every_step_is_told_once(
         {"scorer": "oracle"},
         {"tags": "one"},
         {"config": 3},
-        {"mode": "offline"},
+        {"mode": "offlin"},
         {"name": object()},
     ],
 )
@@ -138,7 +138,12 @@ def test_strict_mode_raises_when_something_did_not_arrive(
     monkeypatch.setenv("COLLAPSEWATCH_STRICT", "1")
     recorder.answers = lambda seen: Answer(401)
     run = collapsewatch.init(url=recorder.url)
-    with pytest.raises(collapsewatch.DeliveryError, match="runs_rejected 1"):
+    with pytest.raises(collapsewatch.DeliveryError, match="2 records; to send them: collapsewatch sync /"):
+        run.finish()
+    recorder.answers = lambda seen: Answer(422) if seen.path.endswith("/batches") else None
+    run = collapsewatch.init(url=recorder.url)
+    run.log_rollouts(1, **COLUMNS)
+    with pytest.raises(collapsewatch.DeliveryError, match="batches_rejected 1"):
         run.finish()
 
 
@@ -196,7 +201,7 @@ garbage = st.recursive(
 COLUMN_NAMES = [
     "rollouts", "prompts", "responses", "rewards", "group_ids", "prompt_token_ids", "response_token_ids",
     "response_log_probs", "reasonings", "actions", "successes", "policy_version", "temperature",
-    "reward_range", "reasoning_tags", "cross_log_probs",
+    "reward_range", "reasoning_tags", "cross_log_probs", "shard",
 ]  # fmt: skip
 NOWHERE = "http://127.0.0.1:1"
 quick = settings(
@@ -259,7 +264,9 @@ def test_set_scorer_never_raises(lonely_run: collapsewatch.Run, scorer: Any, che
 @quick
 @given(
     arguments=st.dictionaries(
-        st.sampled_from(["project", "name", "config", "tags", "api_key", "scorer", "run_id"]),
+        st.sampled_from(
+            ["project", "name", "config", "tags", "api_key", "scorer", "run_id", "resume", "from_step"]
+        ),
         garbage,
         max_size=3,
     )

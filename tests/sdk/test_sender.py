@@ -1,41 +1,56 @@
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import count
+from pathlib import Path
 
+import httpx
 import pytest
 
 from collapsewatch.boundary import Boundary
-from collapsewatch.outbox import DropReason, Outbox, Record, RecordKind
-from collapsewatch.sender import Sender, verdict_of
+from collapsewatch.heartbeat import ship_adopted
+from collapsewatch.sender import Sender
 from collapsewatch.settings import Settings
+from collapsewatch.spool import Record, RecordKind, Spool, SpoolMeta
+from collapsewatch.wire import Outcome, Request, Verdict, send, verdict_of
 
 from .conftest import Answer, Recorder, Seen
 
 
 class Rig:
-    """A sender with its outbox, as a run puts them together."""
+    """A sender with its spool, as a run puts them together."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, folder: Path) -> None:
         self.boundary = Boundary(strict=False)
-        self.outbox = Outbox(10_000_000, self._on_drop)
-        self.sender = Sender(self.outbox, settings, "run1", self.boundary)
+        meta = SpoolMeta(settings.url, "run1", "p", "n", "writer1", "attempt1", "host", 1, 1.0)
+        self.spool = Spool.create(folder, meta, max_bytes=10_000_000, on_drop=self._on_drop)
+        self.sender = Sender(self.spool, settings, self.boundary)
 
-    def _on_drop(self, record: Record, reason: DropReason) -> None:
-        self.boundary.drop(str(reason), record.num_items)
+    def _on_drop(self, kind: RecordKind, num_items: int, reason: str) -> None:
+        self.boundary.drop(reason, num_items)
 
     def put(self, kind: RecordKind, body: object, num_items: int = 1) -> None:
-        self.outbox.append(Record(kind, json.dumps(body).encode(), num_items))
+        self.spool.append(kind, json.dumps(body).encode(), num_items=num_items)
+
+    def left(self) -> list[RecordKind]:
+        """What is still there, taken out one after the other."""
+        kinds = []
+        while records := self.spool.take(0):
+            kinds += [record.kind for record in records]
+            self.spool.ack()
+        return kinds
 
 
 @pytest.fixture
-def rig(quick_settings: Settings) -> Rig:
-    rig = Rig(quick_settings)
+def rig(quick_settings: Settings, tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(quick_settings, tmp_path)
     rig.put(RecordKind.start, {"run_id": "run1"})
-    return rig
+    yield rig
+    rig.sender.close(0)
+    rig.spool.release()
 
 
 def paths(recorder: Recorder) -> list[tuple[str, str]]:
@@ -48,7 +63,7 @@ def test_records_arrive_in_order_at_their_own_routes(rig: Rig, recorder: Recorde
     rig.put(RecordKind.scalars, {"step": 1, "values": {"a": 1}})
     rig.put(RecordKind.scalars, {"step": 2, "values": {"a": 2}})
     rig.sender.start()
-    assert rig.sender.close(10) == []
+    assert rig.sender.close(10).is_drained
     assert paths(recorder) == [
         ("POST", "/api/v1/runs"),
         ("POST", "/api/v1/runs/run1/batches"),
@@ -56,7 +71,8 @@ def test_records_arrive_in_order_at_their_own_routes(rig: Rig, recorder: Recorde
         ("POST", "/api/v1/runs/run1/scalars"),
     ]
     assert recorder.seen[-1].body == {
-        "points": [{"step": 1, "values": {"a": 1}}, {"step": 2, "values": {"a": 2}}]
+        "attempt_id": "attempt1",
+        "points": [{"step": 1, "values": {"a": 1}}, {"step": 2, "values": {"a": 2}}],
     }
     assert rig.boundary.dropped == {}
 
@@ -71,8 +87,10 @@ def test_requests_carry_the_key_and_say_what_they_are(rig: Rig, recorder: Record
     assert "content-encoding" not in headers
 
 
-def test_without_a_key_no_authorization_is_sent(quick_settings: Settings, recorder: Recorder) -> None:
-    rig = Rig(replace(quick_settings, api_key=None))
+def test_without_a_key_no_authorization_is_sent(
+    quick_settings: Settings, recorder: Recorder, tmp_path: Path
+) -> None:
+    rig = Rig(replace(quick_settings, api_key=None), tmp_path)
     rig.put(RecordKind.start, {})
     rig.sender.start()
     rig.sender.close(10)
@@ -89,8 +107,10 @@ def test_a_long_body_is_compressed(rig: Rig, recorder: Recorder) -> None:
     assert batch.body == {"text": "again and " * 1000}
 
 
-def test_a_path_prefix_of_the_server_is_kept(quick_settings: Settings, recorder: Recorder) -> None:
-    rig = Rig(replace(quick_settings, url=quick_settings.url + "/watch"))
+def test_a_path_prefix_of_the_server_is_kept(
+    quick_settings: Settings, recorder: Recorder, tmp_path: Path
+) -> None:
+    rig = Rig(replace(quick_settings, url=quick_settings.url + "/watch"), tmp_path)
     rig.put(RecordKind.start, {})
     rig.sender.start()
     rig.sender.close(10)
@@ -105,7 +125,7 @@ def test_loopback_is_reached_past_a_proxy(
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     rig.sender.start()
-    assert rig.sender.close(10) == []
+    assert rig.sender.close(10).is_drained
     assert len(recorder.seen) == 1
 
 
@@ -115,9 +135,9 @@ def test_an_absent_server_gets_everything_when_it_comes(
     rig.sender.start()
     rig.put(RecordKind.batch, {"batch_id": "b"})
     wait_until(lambda: any("ConnectError" in message for message in sdk_log()))
-    assert len(rig.outbox) == 2
+    assert rig.spool.status().num_records == 2
     offline_recorder.up()
-    wait_until(lambda: len(rig.outbox) == 0)
+    wait_until(lambda: rig.spool.is_drained)
     assert paths(offline_recorder) == [("POST", "/api/v1/runs"), ("POST", "/api/v1/runs/run1/batches")]
     assert len(sdk_log()) == 1
     rig.sender.close(10)
@@ -128,12 +148,12 @@ def test_a_passing_failure_is_tried_again(rig: Rig, recorder: Recorder, status: 
     tries = count(1)
     recorder.answers = lambda seen: Answer(status) if next(tries) <= 3 else None
     rig.sender.start()
-    assert rig.sender.close(10) == []
+    assert rig.sender.close(10).is_drained
     assert len(recorder.seen) == 4
     assert rig.boundary.dropped == {}
 
 
-@pytest.mark.parametrize("status", [301, 400, 404, 409, 413, 422])
+@pytest.mark.parametrize("status", [400, 409, 413, 422])
 def test_a_refused_batch_is_dropped_and_the_next_one_goes(
     rig: Rig, recorder: Recorder, status: int, sdk_log: Callable[[], list[str]]
 ) -> None:
@@ -150,32 +170,72 @@ def test_a_refused_batch_is_dropped_and_the_next_one_goes(
     rig.put(RecordKind.batch, {"bad": True})
     rig.put(RecordKind.batch, {"bad": False})
     rig.sender.start()
-    assert rig.sender.close(10) == []
+    assert rig.sender.close(10).is_drained
     assert [seen.body for seen in recorder.of("/batches")] == [{"bad": True}, {"bad": False}]
     assert rig.boundary.dropped == {"batches_rejected": 1}
     (told,) = sdk_log()
     assert str(status) in told
     assert "SECRET" not in told
-    if status != 301:
-        assert "the body does not fit; rollouts.3.reward: not a number" in told
+    assert "the body does not fit; rollouts.3.reward: not a number" in told
+    assert rig.spool.status().dropped == {"batches_rejected": 1}
 
 
 def test_a_redirect_does_not_carry_the_key_elsewhere(rig: Rig, recorder: Recorder) -> None:
     recorder.answers = lambda seen: Answer(307, {"Location": f"http://localhost:{recorder.port}/elsewhere"})
     rig.sender.start()
-    rig.sender.close(10)
+    assert "redirected" in (rig.sender.close(10).refusal or "")
     assert paths(recorder) == [("POST", "/api/v1/runs")]
-    assert rig.boundary.dropped == {"runs_rejected": 1}
+    assert rig.boundary.dropped == {}
+    assert rig.left() == [RecordKind.start]
 
 
-def test_a_refused_start_drops_the_whole_run_without_asking_again(rig: Rig, recorder: Recorder) -> None:
-    recorder.answers = lambda seen: Answer(401)
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
+def test_a_refused_start_ends_the_shipping_and_keeps_everything(
+    rig: Rig, recorder: Recorder, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder.answers = lambda seen: Answer(status)
     rig.put(RecordKind.batch, {})
     rig.put(RecordKind.scalars, {}, num_items=3)
     rig.sender.start()
-    assert rig.sender.close(10) == []
+    assert not rig.sender.close(10).is_drained
     assert paths(recorder) == [("POST", "/api/v1/runs")]
-    assert rig.boundary.dropped == {"runs_rejected": 1, "batches_rejected": 1, "values_rejected": 3}
+    assert rig.boundary.dropped == rig.spool.status().dropped == {}
+    (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert str(rig.spool.folder) in told.getMessage()
+    assert rig.left() == [RecordKind.start, RecordKind.batch, RecordKind.scalars]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_key_or_a_run_that_is_gone_keeps_what_was_not_sent(
+    rig: Rig, recorder: Recorder, status: int
+) -> None:
+    recorder.answers = lambda seen: Answer(status) if seen.path.endswith("/batches") else None
+    rig.put(RecordKind.batch, {})
+    rig.put(RecordKind.update, {})
+    rig.sender.start()
+    assert not rig.sender.close(10).is_drained
+    assert rig.boundary.dropped == {}
+    assert rig.left() == [RecordKind.batch, RecordKind.update]
+
+
+def test_the_next_process_ships_what_was_refused_before(
+    rig: Rig, recorder: Recorder, quick_settings: Settings
+) -> None:
+    recorder.answers = lambda seen: Answer(401)
+    rig.put(RecordKind.batch, {"batch_id": "b"})
+    rig.sender.start()
+    rig.sender.close(10)
+    rig.spool.release()
+    recorder.answers = lambda seen: None
+    recorder.seen.clear()
+    adopted = Spool.adopt(rig.spool.folder, max_bytes=10_000_000, on_drop=rig._on_drop)
+    assert adopted is not None
+    assert ship_adopted(adopted, quick_settings, rig.boundary, timeout_seconds=10).is_drained
+    adopted.release()
+    assert paths(recorder) == [("POST", "/api/v1/runs"), ("POST", "/api/v1/runs/run1/batches")]
+    assert {seen.headers.get("x-collapsewatch-late") for seen in recorder.seen + recorder.beats} == {"1"}
+    assert [beat.body["is_alive"] for beat in recorder.beats] == [False]
+    assert not rig.spool.folder.exists()
 
 
 def test_one_bad_point_does_not_take_its_neighbours_along(rig: Rig, recorder: Recorder) -> None:
@@ -187,30 +247,36 @@ def test_one_bad_point_does_not_take_its_neighbours_along(rig: Rig, recorder: Re
     for step in (1, -1, 2):
         rig.put(RecordKind.scalars, {"step": step, "values": {"a": 1}}, num_items=2)
     rig.sender.start()
-    assert rig.sender.close(10) == []
+    assert rig.sender.close(10).is_drained
     assert [len(seen.body["points"]) for seen in recorder.of("/scalars")] == [3, 1, 1, 1]
     assert rig.boundary.dropped == {"values_rejected": 2}
 
 
-def test_close_gives_back_what_did_not_make_it(rig: Rig, offline_recorder: Recorder) -> None:
+def test_what_did_not_make_it_in_time_stays(rig: Rig, offline_recorder: Recorder) -> None:
     rig.put(RecordKind.batch, {})
     rig.sender.start()
-    left = rig.sender.close(0.05)
-    assert [record.kind for record in left] == [RecordKind.start, RecordKind.batch]
+    assert not rig.sender.close(0.05).is_drained
+    assert rig.left() == [RecordKind.start, RecordKind.batch]
+
+
+def test_shipping_in_the_callers_thread_ends_in_time(rig: Rig, offline_recorder: Recorder) -> None:
+    assert not rig.sender.ship(0.05).is_drained
+    assert not rig.spool.is_drained
 
 
 def test_close_does_not_sit_out_a_long_pause(
     quick_settings: Settings,
+    tmp_path: Path,
     offline_recorder: Recorder,
     sdk_log: Callable[[], list[str]],
     wait_until: Callable[..., None],
 ) -> None:
-    rig = Rig(replace(quick_settings, retry_seconds=3600, max_retry_seconds=3600))
+    rig = Rig(replace(quick_settings, retry_seconds=3600, max_retry_seconds=3600), tmp_path)
     rig.put(RecordKind.start, {})
     rig.sender.start()
     wait_until(sdk_log)
     offline_recorder.up()
-    assert rig.sender.close(20) == []
+    assert rig.sender.close(20).is_drained
     assert len(offline_recorder.seen) == 1
 
 
@@ -227,9 +293,9 @@ def test_what_the_server_asks_to_wait_is_waited(
 
 
 def test_pauses_grow_up_to_their_limit(
-    quick_settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    quick_settings: Settings, recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig(replace(quick_settings, retry_seconds=1, max_retry_seconds=4))
+    rig = Rig(replace(quick_settings, retry_seconds=1, max_retry_seconds=4), tmp_path)
     rig.put(RecordKind.start, {})
     pauses: list[float] = []
     monkeypatch.setattr(rig.sender, "_pause", lambda seconds, asked: pauses.append(seconds))
@@ -261,43 +327,59 @@ def test_retry_after_may_be_a_date() -> None:
     "text", ["", "<html>no</html>", "[]", '{"error": 3}', '{"error": {"code": "x"}}', "null"]
 )
 def test_any_answer_gives_a_reason(text: str) -> None:
-    verdict = verdict_of(404, {}, text)
-    assert not verdict.accepted
-    assert not verdict.retry
-    assert verdict.reason.startswith("404")
+    verdict = verdict_of(400, {}, text)
+    assert verdict.outcome is Outcome.rejected
+    assert verdict.reason.startswith("400")
 
 
 def test_a_broken_certificate_store_is_reported_and_not_raised(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, sdk_log: Callable[[], list[str]]
 ) -> None:
-    def broken() -> object:
+    def broken(*_: object, **__: object) -> object:
         raise FileNotFoundError("no such bundle")
 
-    monkeypatch.setattr(rig.sender, "_client", broken)
+    monkeypatch.setattr("collapsewatch.sender.connect", broken)
     rig.sender.start()
-    assert [record.kind for record in rig.sender.close(10)] == [RecordKind.start]
+    assert not rig.sender.close(10).is_drained
     assert "no such bundle" in sdk_log()[0]
 
 
-def test_an_unforeseen_failure_costs_one_record_only(
-    rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("num_failures", "num_lost"), [(1, 0), (3, 1)])
+def test_an_unforeseen_failure_costs_one_record_at_most(
+    rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, num_failures: int, num_lost: int
 ) -> None:
-    attempt = rig.sender._attempt
-    failures = iter([RuntimeError("unforeseen")])
+    failures = iter([RuntimeError("unforeseen")] * num_failures)
 
-    def fail_on_batches(client: object, request: object) -> object:
-        if "batches" in getattr(request, "path", ""):
+    def fail_on_batches(client: httpx.Client, request: Request) -> Verdict:
+        if "batches" in request.path:
             for failure in failures:
                 raise failure
-        return attempt(client, request)  # type: ignore[arg-type]
+        return send(client, request)
 
-    monkeypatch.setattr(rig.sender, "_attempt", fail_on_batches)
+    monkeypatch.setattr("collapsewatch.sender.send", fail_on_batches)
     rig.put(RecordKind.batch, {"n": 1})
     rig.put(RecordKind.batch, {"n": 2})
     rig.sender.start()
-    assert rig.sender.close(10) == []
-    assert [seen.body for seen in recorder.of("/batches")] == [{"n": 2}]
-    assert rig.boundary.dropped == {"batches_rejected": 1}
+    assert rig.sender.close(10).is_drained
+    assert [seen.body for seen in recorder.of("/batches")] == [{"n": 1}, {"n": 2}][num_lost:]
+    assert rig.boundary.dropped.get("batches_rejected", 0) == num_lost
+
+
+def test_a_spool_that_cannot_be_read_for_a_while_is_read_later(
+    rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = rig.spool.take
+    failures = iter([OSError(5, "the disk is away")] * 3)
+
+    def fail_first(timeout_seconds: float | None) -> list[Record]:
+        for failure in failures:
+            raise failure
+        return take(timeout_seconds)
+
+    monkeypatch.setattr(rig.spool, "take", fail_first)
+    monkeypatch.setattr("collapsewatch.sender._CLOSING_PAUSE_SECONDS", 0.01)
+    rig.sender.start()
+    assert rig.sender.close(10).is_drained
 
 
 def test_requests_do_not_fill_the_trainers_log(

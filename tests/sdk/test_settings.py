@@ -117,6 +117,20 @@ def test_an_unknown_mode_is_refused() -> None:
         load_settings(environ={"COLLAPSEWATCH_HOME": "/nowhere", "COLLAPSEWATCH_MODE": "offlin"})
 
 
+def test_the_spool_lies_in_the_home_folder_unless_told_otherwise(tmp_path: Path) -> None:
+    home = {"COLLAPSEWATCH_HOME": str(tmp_path)}
+    assert load_settings(environ=home).spool_root == tmp_path / "spool"
+    elsewhere = load_settings(environ={**home, "COLLAPSEWATCH_SPOOL": str(tmp_path / "elsewhere")})
+    assert elsewhere.spool_root == tmp_path / "elsewhere"
+
+
+@pytest.mark.parametrize("size", ["-1", "1e9", "10", "much", "9" * 30])
+def test_an_unusable_spool_size_is_refused(tmp_path: Path, size: str) -> None:
+    environ = {"COLLAPSEWATCH_HOME": str(tmp_path), "COLLAPSEWATCH_SPOOL_MAX_BYTES": size}
+    with pytest.raises(SettingsError, match="SPOOL_MAX_BYTES"):
+        load_settings(environ=environ)
+
+
 def test_the_key_is_not_part_of_the_settings_text() -> None:
     assert "hidden" not in repr(Settings(url="http://x", api_key="hidden"))
 
@@ -142,7 +156,8 @@ def test_a_world_of_no_home_folder_is_no_failure(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", homeless)
-    assert load_settings(environ={}).url == DEFAULT_URL
+    settings = load_settings(environ={})
+    assert (settings.url, settings.spool_root) == (DEFAULT_URL, None)
 
 
 def test_a_file_of_someone_else_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,12 @@ from collapsewatch.contracts.scoring import ScorerConfig
 LoggedAt = Annotated[float, Field(ge=0, lt=2**40)]
 """Seconds since 1970 by the trainer's clock; never twice the same from one process."""
 
-TokenIds = list[Annotated[int, Field(ge=0, lt=2**31)]]
+# Of millions of tokens that are all wrong the first says enough.
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(fail_fast=True)]
+Numbers = Annotated[list[FiniteFloat], Field(fail_fast=True)]
+
+Text = Annotated[str, Field(max_length=10_000_000)]
+"""What a model saw or wrote: more characters than any context window holds."""
 
 
 class ReasoningTags(WireModel):
@@ -36,19 +41,19 @@ class ReasoningTags(WireModel):
 class Turn(WireModel):
     """One model call: what it saw and what it wrote. Text, token ids, or both."""
 
-    prompt: str | None = None
+    prompt: Text | None = None
     """All the model saw before its response, chat template applied, usually ending with the opening tag."""
     prompt_token_ids: TokenIds | None = None
-    response: str | None = None
+    response: Text | None = None
     """All it wrote: reasoning, closing tag, action."""
     response_token_ids: TokenIds | None = None
-    response_log_probs: list[FiniteFloat] | None = None
+    response_log_probs: Numbers | None = None
     """log p of each response token under the sampler, in nats."""
     reasoning_span: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]] | None = None
     """Half-open range of the reasoning in `response_token_ids`, when the trainer has cut it itself."""
-    reasoning: str | None = None
+    reasoning: Text | None = None
     """The reasoning as text, when the trainer has cut it itself."""
-    action: str | None = None
+    action: Text | None = None
     """The action as text, when the trainer has parsed it itself."""
 
     @model_validator(mode="after")
@@ -91,13 +96,15 @@ class CrossLogProbs(WireModel):
     Legend: R scored rollouts, N columns (one per prompt group).
     """
 
-    rollout_indices: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    rollout_indices: Annotated[list[Annotated[int, Field(ge=0)]], Field(fail_fast=True)] = Field(min_length=1)
     """Position in `rollouts` of each row, length R."""
     column_group_ids: list[Name] = Field(min_length=1)
     """Group whose prompt each column stands for, length N."""
-    log_probs: list[list[FiniteFloat | None]]
+    log_probs: Annotated[
+        list[Annotated[list[FiniteFloat | None], Field(fail_fast=True)]], Field(fail_fast=True)
+    ]
     """[R][N], nats summed over the reasoning tokens; null where the column contains the row (a leak)."""
-    token_counts: list[Annotated[int, Field(ge=1, lt=2**31)]]
+    token_counts: Annotated[list[Annotated[int, Field(ge=1, lt=2**31)]], Field(fail_fast=True)]
     """Reasoning tokens of each row, length R."""
 
     @model_validator(mode="after")

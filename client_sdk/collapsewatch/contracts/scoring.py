@@ -60,6 +60,8 @@ class ClaimRequest(WireModel):
     """How long the call may wait for a job to appear."""
     job_id: int | None = None
     """Claim this very job, as the feed suggested; the server's choice when absent."""
+    repeats: bool = False
+    """An earlier claim of this worker got no answer: a job that it was leased by it is given once more."""
 
 
 class Job(WireModel):

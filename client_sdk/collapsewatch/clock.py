@@ -1,0 +1,33 @@
+"""The time at which things are logged: never the same twice in one process, and never going back."""
+
+import math
+import os
+import threading
+import time
+
+
+class Clock:
+    """Seconds since 1970, strictly growing, whatever the system's clock does. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0.0
+
+    def now(self) -> float:
+        """The time; later than every answer before."""
+        with self._lock:
+            # Of several values of one step the last logged counts, so an equal time would be a tie, and a
+            # clock that was set back would let the older value win.
+            self._last = max(time.time(), math.nextafter(self._last, math.inf))
+            return self._last
+
+    def unlock(self) -> None:
+        """In a forked child: a new lock, for the fork may have copied a held one."""
+        self._lock = threading.Lock()
+
+
+CLOCK = Clock()
+"""This process's."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=CLOCK.unlock)

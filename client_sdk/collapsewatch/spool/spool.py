@@ -1,0 +1,358 @@
+"""The spool of one process: any thread appends, one thread takes and acknowledges."""
+
+import os
+import threading
+import time
+import zlib
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from collapsewatch.spool.cursor import Cursor
+from collapsewatch.spool.folders import SpoolMeta, make_folder, read_meta, remove_folder, take_lock
+from collapsewatch.spool.reading import Head, LaneReader
+from collapsewatch.spool.records import Record, RecordKind
+from collapsewatch.spool.segments import Segment, find_segments, survey
+from collapsewatch.spool.writing import Dropped, SpoolWriter
+
+MAX_RECORDS_PER_TAKE = 500
+MAX_BYTES_PER_TAKE = 4 * 2**20
+_RETRY_SECONDS = 1.0
+_RELEASE_SECONDS = 5.0
+_Given = tuple[RecordKind, bytes, int, int, float]
+"""Kind, body, its checksum, number of items, time."""
+
+OnDrop = Callable[[RecordKind, int, str], None]
+"""Kind, number of items, reason: `spool_full`, `closed` or `damaged`. Called without a lock."""
+
+WHAT_OF_KIND = {
+    RecordKind.start: "runs",
+    RecordKind.update: "updates",
+    RecordKind.batch: "batches",
+    RecordKind.scalars: "values",
+}
+"""First word of the count under which a record of each kind is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolStatus:
+    """What waits, and what will never arrive."""
+
+    num_records: int
+    num_bytes: int
+    oldest_seconds: float
+    """Age of the oldest record that waits; 0 when none does."""
+    dropped: dict[str, int]
+    """By reason, over the whole life of the spool: `batches_spool_full`, `values_damaged` and the like, which
+    the spool counts itself, and what `note_dropped` was told."""
+
+
+class Spool:
+    """Records on disk in the order of their appending, within a budget.
+
+    Over budget, or when the disk is full, the oldest rollouts go first, then the oldest scalars; the run's
+    start and its changes never do, for without them the server cannot place the rest. What was taken stays
+    until it is acknowledged, and memory holds what was taken only, however much waits.
+
+    The budget counts what waits. The files may be larger by what is done with in them: at most a segment
+    (4 MiB, or a sixteenth of the budget) at either end of each lane.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        meta: SpoolMeta,
+        lock: int,
+        *,
+        max_bytes: int,
+        on_drop: OnDrop,
+        cursor: Cursor,
+        found: dict[str, list[Segment]],
+        next_seq: int,
+    ) -> None:
+        self.folder = folder
+        self.meta = meta
+        self._on_drop = on_drop
+        self._cursor = cursor
+        self._writer = SpoolWriter(folder, meta, lock, max_bytes=max_bytes, found=found, next_seq=next_seq)
+        self._taken: list[Record] = []
+        self._taken_from: list[Segment] = []
+        self._acknowledged: Counter[RecordKind] = Counter()
+        self._is_closed = False
+        self._is_released = False
+        self._make_locks()
+
+    @classmethod
+    def create(cls, root: Path, meta: SpoolMeta, *, max_bytes: int, on_drop: OnDrop) -> "Spool":
+        """A new spool below the root, locked for as long as this process lives.
+
+        Raises:
+            OSError: its folder cannot be made.
+        """
+        folder, lock = make_folder(root, meta)
+        cursor = Cursor(folder)
+        return cls(
+            folder, meta, lock, max_bytes=max_bytes, on_drop=on_drop, cursor=cursor, found={}, next_seq=1
+        )
+
+    @classmethod
+    def adopt(cls, folder: Path, *, max_bytes: int, on_drop: OnDrop) -> "Spool | None":
+        """The spool of a process that is gone; None while it lives, or when the folder is gone.
+
+        Raises:
+            SpoolError: nobody can tell whose spool it is.
+            OSError: the folder cannot be locked or read.
+        """
+        try:
+            lock = take_lock(folder)
+        except FileNotFoundError:
+            return None
+        if lock is None:
+            return None
+        try:
+            meta = read_meta(folder)
+            cursor = Cursor.load(folder)
+            found = find_segments(folder)
+            highest = [survey(segment, cursor.done) for segments in found.values() for segment in segments]
+            next_seq = max([cursor.done, *highest]) + 1
+        except BaseException:
+            os.close(lock)
+            raise
+        spool = cls(
+            folder,
+            meta,
+            lock,
+            max_bytes=max_bytes,
+            on_drop=on_drop,
+            cursor=cursor,
+            found=found,
+            next_seq=next_seq,
+        )
+        spool._look_ahead()
+        return spool
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing waits and nothing taken is unacknowledged."""
+        with self._changed:
+            return not self._taken and self._writer.left_records == 0
+
+    @property
+    def acknowledged(self) -> dict[RecordKind, int]:
+        """Items that were taken and acknowledged since this process has the spool, by kind."""
+        with self._changed:
+            return dict(self._acknowledged)
+
+    def status(self) -> SpoolStatus:
+        """What waits, and what was dropped."""
+        with self._changed:
+            writer = self._writer
+            num_records = len(self._taken) + writer.left_records
+            num_bytes = writer.taken_bytes + writer.left_bytes
+            times = [record.logged_at for record in (*self._taken[:1], *list(writer.unwritten)[:1])]
+            times += [lane.front_logged_at for lane in writer.lanes.values() if lane.left_records > 0]
+        oldest_seconds = max(0.0, time.time() - min(times)) if times else 0.0
+        return SpoolStatus(num_records, num_bytes, oldest_seconds, self._cursor.dropped)
+
+    def append(self, kind: RecordKind, body: bytes, *, num_items: int = 1, logged_at: float = 0.0) -> None:
+        """Writes a record, which survives this process from here on; dropped with `on_drop` if it cannot be.
+
+        Args:
+            num_items: values of a scalar record, else 1.
+            logged_at: seconds since 1970; now when it is 0.
+        """
+        given = (kind, body, zlib.crc32(body), num_items, logged_at or time.time())
+        with self._changed:
+            if self._is_closed:
+                dropped: Dropped = Counter({(kind, "closed"): num_items})
+            elif self._is_writing:
+                # A signal's handler, called in the middle of the write below, which goes on when it returns.
+                self._interposed.append(given)
+                return
+            else:
+                dropped = self._write(given)
+                self._changed.notify_all()
+        self._tell(dropped)
+
+    def take(self, timeout_seconds: float | None) -> list[Record]:
+        """The oldest record, or the oldest scalars in a row; waits for one.
+
+        The same again until it is acknowledged. Empty when the time is up, or when the spool is closed and
+        nothing more is to be had from it.
+        """
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        with self._taking:
+            while not self._taken and not self._is_released:
+                with self._changed:
+                    limit = self._writer.next_seq
+                self._take_below(limit)
+                if not self._taken and not self._wait_for_news(limit, deadline):
+                    break
+            return list(self._taken)
+
+    def ack(self) -> None:
+        """Forgets what was taken: it has arrived, or it never will."""
+        with self._taking:
+            if not self._taken or self._is_released:
+                return
+            done = self._taken[-1].seq
+            self._cursor.advance(done)
+            with self._changed:
+                for segment in self._taken_from:
+                    segment.num_taken -= 1
+                for record in self._taken:
+                    self._acknowledged[record.kind] += record.num_items
+                self._taken, self._taken_from = [], []
+                self._writer.taken_bytes = 0
+            # Only what was read to its end is removed: damage there would go uncounted.
+            self._look_ahead()
+            with self._changed:
+                for lane in self._writer.lanes.values():
+                    lane.remove_done()
+
+    def note_dropped(self, key: str, count: int) -> None:
+        """Counts, beyond the life of this process, what the caller has dropped."""
+        self._cursor.drop(key, count)
+
+    def close(self) -> None:
+        """Lets nothing more in; `take` goes on until all is out."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def release(self) -> None:
+        """Gives the lock back. Removes the folder when all is done with, else another process may ship it."""
+        with self._changed:
+            self._is_closed = self._is_released = True
+            self._changed.notify_all()
+        # Bounded: a signal's handler may be here while its own thread holds what the taker waits for.
+        has_taker_left = self._taking.acquire(timeout=_RELEASE_SECONDS)
+        try:
+            is_drained = self.is_drained
+            if has_taker_left:
+                self._close_files()
+            if is_drained:
+                remove_folder(self.folder)
+            self._writer.close_lock(is_released=True)
+        finally:
+            if has_taker_left:
+                self._taking.release()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: gives the descriptors back and touches nothing else.
+
+        The lock stays the parent's: it holds until every process has closed its descriptor.
+        """
+        self._is_closed = self._is_released = True
+        self._close_files()
+        self._writer.close_lock()
+        self._taken, self._taken_from = [], []
+        # A fork may copy a lock that another thread holds.
+        self._make_locks()
+
+    def _write(self, given: _Given) -> Dropped:
+        dropped: Dropped = Counter()
+        self._interposed.append(given)
+        # Looked at again with the flag down: a handler may have come between the last look and that.
+        while self._interposed:
+            self._is_writing = True
+            try:
+                while self._interposed:
+                    dropped += self._writer.append(*self._interposed.popleft())
+            finally:
+                self._is_writing = False
+        return dropped
+
+    def _make_locks(self) -> None:
+        # Reentrant: a signal's handler may call in while its own thread is in the middle of a call.
+        self._changed = threading.Condition(threading.RLock())
+        """Guards the lanes and their counts; held for a write at most."""
+        self._is_writing = False
+        self._interposed: deque[_Given] = deque()
+        self._taking = threading.Lock()
+        """Guards the readers and what was taken; never asked for under the other."""
+        self._readers = [LaneReader(lane, self._changed) for lane in self._writer.lanes.values()]
+
+    def _close_files(self) -> None:
+        for reader in self._readers:
+            reader.close()
+        self._writer.close_files()
+
+    def _tell(self, dropped: Dropped) -> None:
+        for (kind, reason), count in dropped.items():
+            if reason != "closed":
+                self._cursor.drop(f"{WHAT_OF_KIND[kind]}_{reason}", count)
+            self._on_drop(kind, count, reason)
+
+    def _take_below(self, limit: int) -> None:
+        """Takes the oldest record with a number below the limit, and the scalars in a row with it.
+
+        The limit makes lanes that are read one after the other one picture: what is appended meanwhile
+        would else overtake a record of a lane that was seen as empty.
+        """
+        while len(self._taken) < MAX_RECORDS_PER_TAKE:
+            with self._changed:
+                unwritten = self._writer.unwritten[0] if self._writer.unwritten else None
+            reader, head = min(self._look_ahead(), key=lambda pair: pair[1].header.seq, default=(None, None))
+            if unwritten is not None and (head is None or unwritten.seq < head.header.seq):
+                if self._taken or self._take_unwritten(unwritten):
+                    return
+            elif reader is None or head is None or head.header.seq >= limit or not self._may_join(head):
+                return
+            else:
+                self._take_head(reader, head)
+
+    def _take_head(self, reader: LaneReader, head: Head) -> None:
+        header = head.header
+        body = reader.take()
+        if body is not None:
+            record = Record(header.kind, body, header.num_items, header.logged_at, header.seq)
+            with self._changed:
+                self._taken.append(record)
+                self._taken_from.append(head.segment)
+                self._writer.taken_bytes += header.num_bytes
+
+    def _take_unwritten(self, record: Record) -> bool:
+        """Takes a record from memory; False when it was written to its lane meanwhile."""
+        with self._changed:
+            if not self._writer.unwritten or self._writer.unwritten[0] is not record:
+                return False
+            self._taken.append(self._writer.unwritten.popleft())
+            return True
+
+    def _may_join(self, head: Head) -> bool:
+        """Whether a record goes into the same request as those that were taken."""
+        return not self._taken or (
+            self._taken[0].kind is head.header.kind is RecordKind.scalars
+            and self._writer.taken_bytes + head.header.num_bytes <= MAX_BYTES_PER_TAKE
+        )
+
+    def _look_ahead(self) -> list[tuple[LaneReader, Head]]:
+        """The oldest record of each lane that has one. Tells of the damage that lay before them."""
+        found = [(reader, reader.head(self._cursor.done)) for reader in self._readers]
+        damaged = {(reader.lane.kind, "damaged"): reader.pop_damaged() for reader in self._readers}
+        self._tell(Counter({what: count for what, count in damaged.items() if count}))
+        heads = [(reader, head) for reader, head in found if head is not None]
+        with self._changed:
+            # Damage may have hidden the highest number when the spool was adopted.
+            highest = max((head.header.seq for _, head in heads), default=0)
+            self._writer.next_seq = max(self._writer.next_seq, highest + 1)
+        return heads
+
+    def _wait_for_news(self, limit: int, deadline: float | None) -> bool:
+        """Waits until something new may be taken; False when nothing came, or nothing will."""
+        with self._changed:
+            if self._writer.next_seq > limit:
+                return True
+            if self._is_closed:
+                return False
+            # What waits and could not be read (too many open files) is tried again.
+            seconds = _RETRY_SECONDS if self._writer.left_records else None
+            if deadline is not None:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return False
+                seconds = remaining if seconds is None else min(seconds, remaining)
+            self._changed.wait(seconds)
+            return True
