@@ -2,18 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from collapsewatch_server.db import is_away
 from collapsewatch_server.errors import (
     ErrorBody,
     ErrorContent,
@@ -22,8 +23,19 @@ from collapsewatch_server.errors import (
     ServerError,
     wrong,
 )
+from collapsewatch_server.meters import MeterMiddleware
 from collapsewatch_server.openapi.schema import openapi_document
-from collapsewatch_server.routes import health, ingest, jobs, runs, stream, worker
+from collapsewatch_server.routes import (
+    health,
+    heartbeats,
+    ingest,
+    jobs,
+    prometheus,
+    runs,
+    service,
+    stream,
+    worker,
+)
 from collapsewatch_server.routes.pages import mount_page, plotly_bundle
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.web.deps import Services, build_services
@@ -33,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(settings: ServerSettings, services: Services | None = None) -> FastAPI:
-    """The application; its lifespan brings the database up to date and runs the reconciler."""
+    """The application; its lifespan brings the database up to date, runs the reconciler and the watch."""
     app = FastAPI(
         title="collapsewatch",
         version=version("collapsewatch"),
@@ -45,14 +57,15 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
     )
     app.state.services = services or build_services(settings)
     app.add_middleware(SecurityMiddleware, any_host=settings.insecure)
-    for router in (ingest.router, runs.router, stream.router, jobs.router, worker.router, health.router):
-        app.include_router(router)
+    app.add_middleware(MeterMiddleware, meters=app.state.services.meters)
+    for routes in (ingest, heartbeats, runs, service, stream, jobs, worker, health, prometheus):
+        app.include_router(routes.router)
     mount_page(app)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     app.add_exception_handler(ServerError, _on_server_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(OperationalError, _on_database_error)
+    app.add_exception_handler(SQLAlchemyError, _on_database_error)
     app.add_exception_handler(Exception, _on_bug)
     return app
 
@@ -61,9 +74,13 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
     await run_in_threadpool(services.prepare)
-    services.hub.open()
+    services.open_hubs()
     stopping = asyncio.Event()
-    reconciler = asyncio.create_task(_reconcile(services, stopping))
+    repeated = [
+        _repeat(services.queue.reconcile, "reconciler", services.settings.reconcile_seconds, stopping),
+        _repeat(services.watch.look, "watch", services.settings.watch_seconds, stopping),
+    ]
+    loops = [asyncio.create_task(loop) for loop in repeated]
     tasks: list[asyncio.Task[Any]] = []
     if services.bell is not None:
         tasks.append(asyncio.create_task(services.bell.listen()))
@@ -72,10 +89,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        services.hub.close()
+        services.close_hubs()
         stopping.set()
-        # Waited for, not cancelled: its thread may hold a connection.
-        await reconciler
+        # Waited for, not cancelled: their threads may hold a connection.
+        await asyncio.gather(*loops)
         await _cancel(tasks)
         await run_in_threadpool(services.close)
 
@@ -88,19 +105,19 @@ async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
             await task
 
 
-async def _reconcile(services: Services, stopping: asyncio.Event) -> None:
+async def _repeat(look: Callable[[], None], name: str, seconds: float, stopping: asyncio.Event) -> None:
     while not stopping.is_set():
         try:
-            await run_in_threadpool(services.queue.reconcile)
+            await run_in_threadpool(look)
         except SQLAlchemyError as error:
-            log.warning("the reconciler could not look", extra={"error": type(error).__name__})
+            log.warning("it could not look", extra={"who": name, "error": type(error).__name__})
         with suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), services.settings.reconcile_seconds)
+            await asyncio.wait_for(stopping.wait(), seconds)
 
 
 async def _on_server_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServerError)
-    return JSONResponse(error.body().model_dump(mode="json"), error.status_code, dict(error.headers))
+    return JSONResponse(error.body().model_dump(mode="json"), error.status_code, error.all_headers())
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> Response:
@@ -128,6 +145,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_database_error(request: Request, error: Exception) -> Response:
+    if not is_away(error):
+        raise error
     log.error("the database does not answer", extra={"error": str(error)[:300]})
     return await _on_server_error(request, NotReady("the database does not answer; try again"))
 

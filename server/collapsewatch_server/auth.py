@@ -2,15 +2,20 @@
 
 import hashlib
 import hmac
+import logging
 import secrets
 import time
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import Forbidden, Unauthorised
 from collapsewatch_server.repositories import keys, runs
 from collapsewatch_server.tables import ApiKey
+
+log = logging.getLogger(__name__)
 
 _SECRET_BYTES = 32
 # `cw_worker_` and the first eight characters of the secret: 48 of its 256 bits, so the rest is no easier.
@@ -51,6 +56,7 @@ class Keyring:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._noted_at: dict[int, float] = {}
 
     def create(self, purpose: Purpose, *, project: str | None, label: str) -> str:
         """A new key. It cannot be shown again: only its hash is stored."""
@@ -113,10 +119,22 @@ class Keyring:
             raise Forbidden(
                 f"this call needs a key for `{purpose}`, and the given one is for `{found.purpose}`"
             )
-        if found.last_used_at is None or time.time() - found.last_used_at > _TOUCH_SECONDS:
-            with self._database.write_session() as session:
-                keys.touch(session, found.id)
+        self._note_use(found)
         return Caller(found.id, purpose, found.project_id)
+
+    def _note_use(self, key: ApiKey) -> None:
+        now = time.time()
+        used_at = max(key.last_used_at or 0.0, self._noted_at.get(key.id, 0.0))
+        if now - used_at <= _TOUCH_SECONDS:
+            return
+        # Before the write: requests that come together need not write it each.
+        self._noted_at[key.id] = now
+        try:
+            with self._database.write_session() as session:
+                keys.touch(session, key.id)
+        except SQLAlchemyError as error:
+            # People read it; no request fails for it.
+            log.warning("the use of a key was not noted", extra={"error": type(error).__name__})
 
     def _find(self, key: str) -> ApiKey | None:
         key_hash = _hash(key)

@@ -9,16 +9,36 @@ from sqlalchemy import Connection, Engine, Insert, create_engine, event, make_ur
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import Double
 
-_BUSY_MILLISECONDS = 15_000
-# Route functions run on at most 40 threads, so none ever waits for a connection.
+from collapsewatch_server.turns import Turns
+
+# A request waits at most ten seconds for its turn among the writers of this process and five more for those
+# of another process. Clients give up after twenty: they must hear of it before.
+_TURN_SECONDS = 10.0
+_BUSY_MILLISECONDS = 5_000
+# Routes run on at most 40 threads and those that take data in on 26 more, so that hardly any ever waits for
+# a connection.
 _POOL_SIZE = 10
-_POOL_OVERFLOW = 35
+_POOL_OVERFLOW = 60
+_POOL_SECONDS = 10.0
+# A PostgreSQL that hangs, or a network that swallows packets, ends as an error as well.
+_POSTGRESQL_OPTIONS = (
+    "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=30000"
+)
+_POSTGRESQL_ARGUMENTS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
 
 
 class now(FunctionElement[float]):  # noqa: N801 (a SQL function)
@@ -46,6 +66,7 @@ class Database:
         self.url = _with_driver(make_url(url))
         self.engine = _create_engine(self.url)
         self._reader = self.engine.execution_options(begin="BEGIN")
+        self._turns = Turns() if self.url.drivername == "sqlite" else None
 
     @contextmanager
     def read_session(self) -> Iterator[Session]:
@@ -57,14 +78,40 @@ class Database:
     def write_session(self) -> Iterator[Session]:
         """A transaction: committed at the end of the block, rolled back when the block raises.
 
-        On SQLite it holds the one write lock from its start, so a cheap read should come before it.
+        On SQLite it holds the one write lock from its start, so a cheap read should come before it; who
+        comes first is served first.
+
+        Raises:
+            WriterBusy: others have held the lock for too long.
         """
-        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+        with self._writers_turn(), Session(self.engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     def close(self) -> None:
         """Gives all connections back."""
         self.engine.dispose()
+
+    @contextmanager
+    def _writers_turn(self) -> Iterator[None]:
+        # Threads that all ask SQLite for its lock sleep and look again, and the luckiest gets it.
+        if self._turns is None:
+            yield
+            return
+        with self._turns.take(_TURN_SECONDS) as mine:
+            if not mine:
+                raise WriterBusy(f"no turn to write within {_TURN_SECONDS} s")
+            yield
+
+
+class WriterBusy(SQLAlchemyError):
+    """SQLite's one writer was busy for too long."""
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the database could not be reached or was busy, so that the same request may succeed later."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    return isinstance(error, OperationalError | InterfaceError | PoolTimeout | WriterBusy)
 
 
 def insert(session: Session, table: Any) -> Any:
@@ -89,14 +136,27 @@ def _with_driver(url: URL) -> URL:
 
 
 def _create_engine(url: URL) -> Engine:
+    pool: dict[str, Any] = {
+        "pool_size": _POOL_SIZE,
+        "max_overflow": _POOL_OVERFLOW,
+        "pool_timeout": _POOL_SECONDS,
+    }
     if url.drivername != "sqlite":
-        return create_engine(url, pool_pre_ping=True, pool_size=_POOL_SIZE, max_overflow=_POOL_OVERFLOW)
+        return create_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(url), **pool)
     assert url.database is not None
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, pool_size=_POOL_SIZE, max_overflow=_POOL_OVERFLOW)
+    engine = create_engine(url, **pool)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _postgresql_arguments(url: URL) -> dict[str, Any]:
+    # What the operator's URL says comes last in `options`, and so it counts.
+    own = url.query.get("options", "")
+    options = own if isinstance(own, str) else " ".join(own)
+    defaults = {name: value for name, value in _POSTGRESQL_ARGUMENTS.items() if name not in url.query}
+    return {**defaults, "options": f"{_POSTGRESQL_OPTIONS} {options}".strip()}
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:

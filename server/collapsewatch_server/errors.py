@@ -43,6 +43,10 @@ class ServerError(Exception):
         self.message = message
         self.details = list(details)
 
+    def all_headers(self) -> dict[str, str]:
+        """Headers of the answer."""
+        return dict(self.headers)
+
     def body(self) -> ErrorBody:
         """The answer's JSON."""
         return ErrorBody(error=ErrorContent(code=self.code, message=self.message, details=self.details))
@@ -74,12 +78,28 @@ class CrossSite(ServerError):
     code = "cross_site"
 
 
+class BodyTooSlow(ServerError):
+    status_code = 408
+    code = "body_too_slow"
+    # The rest may still trickle in, and nobody waits for it.
+    headers: ClassVar[dict[str, str]] = {"Connection": "close"}
+
+
 class RunNotFound(ServerError):
     status_code = 404
     code = "run_not_found"
 
     def __init__(self, run_id: str) -> None:
         super().__init__(f"there is no run {preview(run_id)}", [wrong("run_id", "no such run", run_id)])
+
+
+class AttemptNotFound(ServerError):
+    status_code = 404
+    code = "attempt_not_found"
+
+    def __init__(self, attempt_id: str) -> None:
+        message = f"the run has no attempt {preview(attempt_id)}"
+        super().__init__(message, [wrong("attempt_id", "no such attempt", attempt_id)])
 
 
 class JobNotFound(ServerError):
@@ -133,6 +153,21 @@ class InvalidBody(ServerError):
 class InvalidRequest(ServerError):
     status_code = 422
     code = "invalid_request"
+
+
+class TooBusy(ServerError):
+    """More data arrives than can be taken in; the client keeps it and comes again."""
+
+    status_code = 429
+    code = "too_busy"
+
+    def __init__(self, message: str, retry_after_seconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+    def all_headers(self) -> dict[str, str]:
+        """Headers of the answer, `Retry-After` among them."""
+        return {"Retry-After": str(self.retry_after_seconds)}
 
 
 class NotReady(ServerError):

@@ -22,7 +22,10 @@ _LOOK_ANYWAY_SECONDS = 3.0
 
 
 class EventHub:
-    """Wakes the open streams of this process. Made outside the event loop, opened inside it."""
+    """Wakes what waits in this process: the open streams, and another one the claims.
+
+    Made outside the event loop, opened inside it.
+    """
 
     def __init__(self) -> None:
         self.sequence = 0

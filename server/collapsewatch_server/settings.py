@@ -45,14 +45,38 @@ class ServerSettings(BaseSettings):
     """Largest request body as sent, in bytes."""
     max_batch_bytes: Annotated[int, Field(gt=0)] = 256 * _MEBIBYTE
     """Largest request body after decompression, in bytes."""
+    max_intake_bytes: Annotated[int, Field(gt=0)] = 512 * _MEBIBYTE
+    """Most bytes of request bodies, decompressed, that are taken in at once; the next are told to wait."""
+    max_intake_requests: Annotated[int, Field(gt=0)] = 256
+    """Most requests with data that are taken in at once; the next are told to wait."""
+    body_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """How long a body may take to arrive, besides a second for each 16 KiB of it."""
     lease_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
     """How long a job stays with a worker that no longer says it is alive."""
     max_starts: Annotated[int, Field(ge=1, le=100)] = 3
     """A job that was started this often without a result is dead until someone retries it."""
     reconcile_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
     """How often expired leases are taken back and queued jobs pushed again."""
-    poll_seconds: Annotated[float, Field(gt=0, le=10)] = 0.05
-    """How often a waiting claim looks for a job."""
+    poll_seconds: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """How often a waiting claim looks for a job; one that this server queued wakes it at once."""
+    shard_wait_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """How long a step of which some ranks have sent their part waits for the others after the last part."""
+    max_waiting_batches: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Batches of one run that wait in line; of more the oldest are deferred until nothing else waits."""
+    max_deferred_batches: Annotated[int, Field(ge=0, le=1_000_000)] = 2000
+    """Deferred batches of one run; of more the oldest are laid aside unscored, for a retry by hand."""
+    watch_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """How often the watch looks for runs and workers that went silent, and for what waits too long."""
+    stall_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    """A run without any sign of life for so long has stalled."""
+    crash_seconds: Annotated[float, Field(gt=0, le=604_800)] = 600.0
+    """A run without any sign of life for so long has crashed."""
+    quiet_seconds: Annotated[float, Field(gt=0, le=604_800)] = 600.0
+    """A run that is alive but sends no data for so long, and for ten usual steps, raises an alert."""
+    worker_seconds: Annotated[float, Field(gt=0, le=3600)] = 15.0
+    """A worker without a sign of life for so long is gone."""
+    lag_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
+    """What waits for longer, in the queue or on a trainer's disk, raises an alert."""
     embedded_worker: bool = True
     """Start one worker process with the server."""
     worker_device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda|cuda:\d+)$")] = "auto"

@@ -237,7 +237,17 @@ class EvaluationRow(Base):
     """One scope of one scored batch, and what the fold in step order made of it."""
 
     __tablename__ = "evaluations"
-    __table_args__ = (UniqueConstraint("batch_pk", "scope"), Index(None, "run_pk", "scope", "step"))
+    __table_args__ = (
+        UniqueConstraint("batch_pk", "scope"),
+        Index(None, "run_pk", "scope", "step"),
+        Index(
+            "ix_evaluations_alert_moves",
+            "run_pk",
+            "scope",
+            sqlite_where=text("alert_moves IS NOT NULL"),
+            postgresql_where=text("alert_moves IS NOT NULL"),
+        ),
+    )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
@@ -253,6 +263,8 @@ class EvaluationRow(Base):
     result: Mapped[Json]
     fold_state: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
     fold_output: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    alert_moves: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Alerts that opened or were resolved here, in the attempt's lineage; none at nearly every step."""
     regime: Mapped[str | None]
     reason: Mapped[str | None]
 

@@ -1,67 +1,105 @@
-"""Alerts while evaluations are folded again: what is derived anew stays itself, what is not vanishes."""
+"""Alerts as they follow from what the rules said: derived anew they stay themselves, or they vanish."""
 
 from dataclasses import replace
 
-import pytest
-
 from collapsewatch_server.alerts.transitions import AlertTransition
-from collapsewatch_server.results.alert_book import Alert, AlertBook
+from collapsewatch_server.attempts import Attempt, Lineages
+from collapsewatch_server.results.alert_book import Alert, Said, alerts_along, changes
+
+ALONE = Lineages([Attempt(1, "a1", 1.0, None, 0)])
+STORED = Alert(
+    1,
+    "drop",
+    "warning",
+    "title",
+    "message",
+    {"skill": 0.1},
+    5,
+    resolved_step=9,
+    opened_at=100.0,
+    resolved_at=200.0,
+    alert_id=1,
+)
 
 
 def transition(kind: str, rule: str = "drop", severity: str = "warning") -> AlertTransition:
     return AlertTransition(kind, rule, severity, "title", "message", {"skill": 0.1})  # type: ignore[arg-type]
 
 
-STORED = Alert("drop", "warning", "title", "message", {"skill": 0.1}, 5, 100.0, 9, 200.0, alert_id=1)
+def said(step: int, *kinds: str, attempt: int = 1) -> Said:
+    return Said(attempt, step, [transition(kind) for kind in kinds])
 
 
 def test_an_alert_opens_and_is_resolved() -> None:
-    book = AlertBook([], 0, now=50.0)
-    book.apply(5, [transition("open")])
-    (opened,), _ = book.changes()
-    assert (opened.status, opened.opened_step, opened.opened_at, opened.alert_id) == ("open", 5, 50.0, None)
-    book.apply(6, [transition("resolve")])
-    (resolved,), gone = book.changes()
-    assert (resolved.status, resolved.resolved_step, resolved.resolved_at) == ("resolved", 6, 50.0)
-    assert gone == []
+    (opened,) = alerts_along(ALONE, [said(5, "open")])
+    assert (opened.status, opened.opened_step, opened.attempt_pk) == ("open", 5, 1)
+    (resolved,) = alerts_along(ALONE, [said(6, "resolve"), said(5, "open")])
+    assert (resolved.status, resolved.resolved_step) == ("resolved", 6)
 
 
 def test_a_change_of_severity_resolves_the_old_alert_and_opens_another() -> None:
-    book = AlertBook([], 0, now=1.0)
-    book.apply(5, [transition("open")])
-    book.apply(6, [transition("resolve"), transition("open", severity="critical")])
-    changed, _ = book.changes()
-    assert [(alert.severity, alert.status) for alert in changed] == [
+    worse = Said(1, 6, [transition("resolve"), transition("open", severity="critical")])
+    alerts = alerts_along(ALONE, [said(5, "open"), worse])
+    assert [(alert.severity, alert.status) for alert in alerts] == [
         ("warning", "resolved"),
         ("critical", "open"),
     ]
 
 
+def test_rules_do_not_resolve_each_others_alerts() -> None:
+    (alert,) = alerts_along(ALONE, [said(5, "open"), Said(1, 6, [transition("resolve", rule="other")])])
+    assert alert.status == "open"
+
+
+def test_an_alert_that_was_open_at_the_resume_goes_on_in_the_new_attempt() -> None:
+    lineages = Lineages([Attempt(1, "a1", 1.0, None, 0), Attempt(2, "a2", 2.0, 8, 8)])
+    first = [said(5, "open"), said(9, "resolve"), said(11, "open")]
+    inherited, replayed = alerts_along(lineages, first)
+    # The first attempt resolved it only at a step that the second has taken over.
+    assert (inherited.status, inherited.superseded) == ("open", False)
+    assert (replayed.status, replayed.superseded) == ("open", True)
+    inherited, replayed = alerts_along(lineages, [*first, said(10, "resolve", attempt=2)])
+    assert (inherited.resolved_step, inherited.attempt_pk) == (10, 1)
+    assert replayed.opened_step == 11
+
+
+def test_an_alert_that_the_run_lost_ends_as_in_the_newest_attempt_that_still_held_it() -> None:
+    lineages = Lineages(
+        [Attempt(1, "a1", 1.0, None, 0), Attempt(2, "a2", 2.0, 18, 18), Attempt(3, "a3", 3.0, 10, 10)]
+    )
+    story = [
+        said(15, "open"),
+        said(16, "open", attempt=3),
+        said(20, "resolve"),
+        said(22, "resolve", attempt=2),
+    ]
+    lost, own = alerts_along(lineages, story)
+    assert (lost.opened_step, lost.superseded, lost.resolved_step) == (15, True, 22)
+    assert (own.opened_step, own.superseded, own.status) == (16, False, "open")
+
+
 def test_what_is_derived_again_is_no_change() -> None:
-    book = AlertBook([STORED], 3, now=999.0)
-    book.apply(5, [transition("open")])
-    book.apply(9, [transition("resolve")])
-    assert book.changes() == ([], [])
+    derived = alerts_along(ALONE, [said(5, "open"), said(9, "resolve")])
+    assert changes([STORED], derived, now=999.0) == ([], [])
 
 
 def test_what_is_not_derived_again_vanishes() -> None:
-    book = AlertBook([STORED], 5, now=999.0)
-    assert book.changes() == ([], [STORED])
+    assert changes([STORED], [], now=999.0) == ([], [STORED])
 
 
-@pytest.mark.parametrize("from_step", [6, 9])
-def test_a_resolution_from_the_folded_steps_on_is_taken_back(from_step: int) -> None:
-    book = AlertBook([STORED], from_step, now=999.0)
-    assert book.changes() == ([replace(STORED, resolved_step=None, resolved_at=None)], [])
+def test_a_resolution_can_be_taken_back() -> None:
+    derived = alerts_along(ALONE, [said(5, "open")])
+    expected = replace(STORED, resolved_step=None, resolved_at=None)
+    assert changes([STORED], derived, now=999.0) == ([expected], [])
 
 
 def test_a_resolution_that_moves_is_a_new_moment() -> None:
-    book = AlertBook([STORED], 6, now=999.0)
-    book.apply(11, [transition("resolve")])
-    assert book.changes() == ([replace(STORED, resolved_step=11, resolved_at=999.0)], [])
+    derived = alerts_along(ALONE, [said(5, "open"), said(11, "resolve")])
+    expected = replace(STORED, resolved_step=11, resolved_at=999.0)
+    assert changes([STORED], derived, now=999.0) == ([expected], [])
 
 
-def test_a_resolution_before_the_folded_steps_stays() -> None:
-    book = AlertBook([STORED], 10, now=999.0)
-    book.apply(12, [transition("resolve", rule="other")])
-    assert book.changes() == ([], [])
+def test_new_alerts_get_the_time_of_now() -> None:
+    derived = alerts_along(ALONE, [said(5, "open"), said(9, "resolve")])
+    (alert,), gone = changes([], derived, now=7.0)
+    assert (alert.opened_at, alert.resolved_at, alert.alert_id, gone) == (7.0, 7.0, None, [])

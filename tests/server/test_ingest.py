@@ -49,7 +49,7 @@ def test_a_run_opens_once_and_a_batch_is_stored_whole(live: LiveServer) -> None:
     stored = unpack_batch(live.services.blobs.read(batch.blob_key), 10_000)
     assert stored == RolloutBatch.model_validate(batch_body(3))
     assert live.get("/runs/r1")["last_step"] == 3
-    assert live.get("/runs/r1")["jobs"] == {"queued": 1, "leased": 0, "done": 0, "dead": 0}
+    assert live.get("/runs/r1")["jobs"] == {"queued": 1, "leased": 0, "done": 0, "dead": 0, "thinned": 0}
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip", "zstd"])

@@ -41,6 +41,7 @@ class JobServer:
         self.jobs: list[Job] = []
         self.claims: list[dict[str, Any]] = []
         self.beats: list[int] = []
+        self.heartbeats: list[dict[str, Any]] = []
         self.done: dict[int, ScoringResult] = {}
         self.failed: dict[int, JobFailure] = {}
         self.held = True
@@ -87,6 +88,9 @@ class JobServer:
             if verb == "claim":
                 self.claims.append(body)
                 return (200, self.jobs.pop(0).model_dump(mode="json")) if self.jobs else (204, {})
+            if verb == "heartbeat":
+                self.heartbeats.append(body)
+                return 204, {}
             if verb == "beat":
                 self.beats.append(int(job_id))
                 return 200, {"held": self.held}

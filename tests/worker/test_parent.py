@@ -87,7 +87,7 @@ def test_a_batch_at_fault_fails_for_good_with_its_traceback_and_the_next_job_is_
     assert not failure.retry
     assert failure.error.startswith("BatchNotScorable: the stored batch cannot be read")
     assert "Traceback (most recent call last)" in failure.traceback
-    assert "unpack_batch" in failure.traceback
+    assert "unpack_document" in failure.traceback
     # A blob on a shared folder may be a moment late.
     assert server.failed[missing.job_id].retry
     assert "BlobNotFound" in server.failed[missing.job_id].error

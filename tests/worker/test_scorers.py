@@ -6,11 +6,14 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
+import tokenizers.models
 
 from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, RolloutBatch, Turn
 from collapsewatch.contracts.scoring import ScorerConfig, ScorerKind
@@ -140,9 +143,9 @@ def golden_batch(case: dict[str, Any], policy_version: str) -> RolloutBatch:
     )
 
 
-def checkpoints(tmp_path: Path, *roots: Path) -> Checkpoints:
+def checkpoints(tmp_path: Path, *roots: Path, **patience: float) -> Checkpoints:
     settings = WorkerSettings(device="cpu", checkpoint_roots=roots, num_torch_threads=1, home=tmp_path)
-    return Checkpoints(settings.for_scoring("worker-1"))
+    return Checkpoints(settings.for_scoring("worker-1"), **patience)
 
 
 @pytest.mark.parametrize("model", ["tiny_llama", "tiny_gpt2"])
@@ -199,9 +202,52 @@ def test_a_checkpoint_that_stays_broken_fails_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - started < 5
 
 
+def test_a_checkpoint_that_is_still_to_come_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "step-0"
+    writer = threading.Timer(0.5, shutil.copytree, [GOLDEN_MODELS / "tiny_llama", folder])
+    writer.start()
+    loaded = checkpoints(tmp_path, tmp_path).load(str(folder))
+    writer.join()
+    assert loaded.cross_log_probs([[3, 4]], [[5]], temperature=1.0).item() < 0
+
+
+def test_a_tokenizer_that_is_written_after_the_weights_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "step-0"
+    shutil.copytree(GOLDEN_MODELS / "tiny_llama", folder)
+    os.utime(folder)
+    models = checkpoints(tmp_path, tmp_path)
+    assert models.load(str(folder)).tokenizer is None
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "go": 1}, unk_token="[UNK]"))
+    writer = threading.Timer(0.5, tokenizer.save, [str(folder / "tokenizer.json")])
+    writer.start()
+    found = models.load(str(folder), needs_tokenizer=True).tokenizer
+    writer.join()
+    assert found is not None
+    assert found.encode("go") == [1]
+
+
+def test_a_tokenizer_that_never_comes_is_not_waited_for(tmp_path: Path) -> None:
+    models = checkpoints(tmp_path, GOLDEN_MODELS, patience_seconds=0.1)
+    assert models.load(str(GOLDEN_MODELS / "tiny_llama"), needs_tokenizer=True).tokenizer is None
+
+
+def test_after_one_checkpoint_that_never_came_the_next_is_not_waited_for(tmp_path: Path) -> None:
+    models = checkpoints(tmp_path, tmp_path, missing_seconds=0.5)
+    waits = []
+    shutil.copytree(GOLDEN_MODELS / "tiny_llama", tmp_path / "there")
+    for name in ("gone", "gone-as-well", "there", "gone-too"):
+        started = time.monotonic()
+        with suppress(CheckpointNotReady):
+            models.load(name)
+        waits.append(time.monotonic() - started >= 0.5)
+    assert waits[:2] == [True, False]
+    assert waits[3]
+
+
 def test_a_checkpoint_that_is_not_there_yet_may_be_tried_again(tmp_path: Path) -> None:
     config = ScorerConfig(kind=ScorerKind.policy, checkpoint=str(tmp_path / "step-{step}"))
     batch = golden_batch(golden_case("tiny_llama/basic/public"), "any")
+    load_model = checkpoints(tmp_path, tmp_path, missing_seconds=0.1).load
     with pytest.raises(CheckpointNotReady) as failure:
-        process(job(config), batch, worker="worker-1", load_model=checkpoints(tmp_path, tmp_path).load)
+        process(job(config), batch, worker="worker-1", load_model=load_model)
     assert failure.value.retry

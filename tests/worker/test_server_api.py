@@ -84,7 +84,12 @@ def test_a_claim_brings_the_job_and_names_the_worker(network: Network) -> None:
     request = network.requests[0]
     assert request.url == "http://server/api/v1/worker/claim"
     assert request.headers["Authorization"] == "Bearer worker-key"
-    assert json.loads(request.content) == {"worker": "worker-1", "wait_seconds": 2, "job_id": 7}
+    assert json.loads(request.content) == {
+        "worker": "worker-1",
+        "wait_seconds": 2,
+        "job_id": 7,
+        "repeats": False,
+    }
     # The answer may take as long as the server was asked to wait.
     assert request.extensions["timeout"]["read"] > 2 + 10
 
@@ -103,6 +108,17 @@ def test_lost_connections_and_server_errors_are_tried_again_with_growing_pauses(
     first, second = network.pauses
     assert 0 < first < 2 * second
     assert sum(network.pauses) < 2
+
+
+def test_a_claim_whose_answer_was_lost_says_so_when_it_is_repeated(network: Network) -> None:
+    lost = httpx.ReadError("reset")
+    with network.api(lost, lost, lost, httpx.Response(200, json=JOB), httpx.Response(204)) as api:
+        with pytest.raises(ServerUnreachable):
+            api.claim()
+        assert api.claim() is not None
+        assert api.claim() is None
+    repeats = [json.loads(request.content)["repeats"] for request in network.requests]
+    assert repeats == [False, True, True, True, False]
 
 
 def test_a_server_that_stays_away_is_told_after_three_tries(network: Network) -> None:

@@ -15,7 +15,9 @@ from pydantic import SecretStr, ValidationError
 
 from collapsewatch_worker.logs import configure_logging
 from collapsewatch_worker.loop.feed import RedisFeed
+from collapsewatch_worker.loop.heartbeat import Heart
 from collapsewatch_worker.loop.parent import Parent
+from collapsewatch_worker.loop.progress import Progress
 from collapsewatch_worker.loop.scoring_process import ScoringProcess
 from collapsewatch_worker.loop.server_api import WorkerApi
 from collapsewatch_worker.settings import WorkerSettings
@@ -74,11 +76,15 @@ def run_worker(settings: WorkerSettings, worker: str, stop: threading.Event) -> 
         else None
     )
     scoring = settings.for_scoring(worker)
+    progress = Progress()
     log.info(
         "worker started", extra={"worker": worker, "server": settings.server_url, "device": settings.device}
     )
     try:
-        with WorkerApi(settings.server_url, key, worker) as api:
+        with (
+            WorkerApi(settings.server_url, key, worker) as api,
+            Heart(api.heartbeat, worker=worker, device=settings.device, progress=progress, stop=stop),
+        ):
             Parent(
                 worker=worker,
                 api=api,
@@ -88,6 +94,7 @@ def run_worker(settings: WorkerSettings, worker: str, stop: threading.Event) -> 
                 claim_wait_seconds=settings.claim_wait_seconds,
                 max_job_seconds=settings.max_job_seconds,
                 shutdown_seconds=settings.shutdown_seconds,
+                progress=progress,
             ).run()
     finally:
         if feed is not None:

@@ -5,9 +5,13 @@ from collections.abc import Callable
 from collapsewatch.contracts.metrics import TRAINER_SCOPE
 from collapsewatch.contracts.rollouts import ScalarBatch
 from collapsewatch.contracts.runs import ScalarReceipt
+from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.db import Database
-from collapsewatch_server.repositories import events, metrics, runs
+from collapsewatch_server.liveness import signs
+from collapsewatch_server.repositories import clock, events, metrics
 from collapsewatch_server.repositories.events import Event
+from collapsewatch_server.repositories.metrics import Scalar
+from collapsewatch_server.results.attempts import arrival
 from collapsewatch_server.tables import Run
 
 
@@ -18,16 +22,38 @@ class ScalarIntake:
         self._database = database
         self._ring = ring
 
-    def add(self, run: Run, project: str, scalars: ScalarBatch) -> ScalarReceipt:
-        """Stores plain numbers; of several values of one metric and step, the last counts."""
-        points = {
-            (metric, point.step): value for point in scalars.points for metric, value in point.values.items()
-        }
+    def add(self, run: Run, project: str, scalars: ScalarBatch, *, late: bool = False) -> ScalarReceipt:
+        """Stores plain numbers; of several values of one metric and step, the one logged last counts.
+
+        Args:
+            late: they come from the spool of a process that has ended, and so are no sign of life.
+
+        Raises:
+            AttemptNotFound: nobody has opened the attempt that they name.
+        """
         steps = [point.step for point in scalars.points]
+        span = (min(steps), max(steps))
         with self._database.write_session() as session:
-            metrics.put_scalars(session, run.id, TRAINER_SCOPE, points)
-            runs.touch(session, run.id, max(steps))
-            data = {"run_id": run.run_id, "project": project, "step": min(steps), "scope": TRAINER_SCOPE}
-            events.add(session, run.id, [Event("metrics", data)])
+            arrived = arrival(session, run, project, scalars.attempt_id, span)
+            rows = _last_logged(scalars, arrived.attempt_pk, arrived.lineages, clock.read(session))
+            metrics.put_scalars(session, run.id, TRAINER_SCOPE, arrived.attempt_pk, rows)
+            signs.saw_data(session, run.id, late=late)
+            data = {"run_id": run.run_id, "project": project, "step": span[0], "scope": TRAINER_SCOPE}
+            events.add(session, run.id, [*arrived.events, Event("metrics", data)])
         self._ring()
-        return ScalarReceipt(num_values=len(points))
+        return ScalarReceipt(num_values=len(rows))
+
+
+def _last_logged(scalars: ScalarBatch, attempt_pk: int, lineages: Lineages, now: float) -> list[Scalar]:
+    """Of every metric and step the value logged last; of those without a time the last in the body."""
+    best: dict[tuple[str, int], tuple[float, int, float]] = {}
+    for position, point in enumerate(scalars.points):
+        logged = (now, position) if point.logged_at is None else (point.logged_at, -1)
+        for metric, value in point.values.items():
+            key = (metric, point.step)
+            best[key] = max(best.get(key, (*logged, value)), (*logged, value))
+    superseded = {step: lineages.is_superseded(attempt_pk, step) for _, step in best}
+    return [
+        Scalar(metric, step, value, logged_at, superseded[step])
+        for (metric, step), (logged_at, _, value) in best.items()
+    ]

@@ -41,7 +41,7 @@ class PageServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Ctrl-C or SIGTERM."""
-        self._services.hub.close()
+        self._services.close_hubs()
         super().handle_exit(sig, frame)
         # Uvicorn would raise the signal again after an orderly end, and the user would see a traceback.
         self._captured_signals.clear()
@@ -77,7 +77,11 @@ def open_socket(host: str, port: int) -> socket.socket:
         OSError: the address is in use or is not one of this machine.
     """
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    # Inherited by its connections. asyncio would set it only on sockets that name their protocol, and an
+    # answer whose head and body are two packets would wait 40 ms for the client's delayed acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def url_of(listening: socket.socket) -> str:

@@ -24,6 +24,9 @@ def upgrade(engine: Engine) -> None:
     """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
+            # A migration takes as long as it takes, and so does waiting for another server's.
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
             # SQLite's BEGIN IMMEDIATE is this lock already.
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK_ID})"))
         try:

@@ -78,6 +78,12 @@ _TEMPLATE = {
 }
 _BATCH = {"groups": _GROUPS, "filters": _FILTERS, "buckets": _BUCKETS, "template_evidence": _TEMPLATE}
 _BASELINE = {"skill": 0.62, "conditional_entropy": 1.4, "first_step": 2, "last_step": 11, "complete": True}
+_SPOOL = {
+    "spool_records": 3,
+    "spool_bytes": 41_203,
+    "spool_oldest_seconds": 2.4,
+    "dropped": {"budget": 12},
+}
 _RUN_SUMMARY = {
     "run_id": "3f2a9c",
     "project": "sokoban",
@@ -87,6 +93,7 @@ _RUN_SUMMARY = {
     "tags": ["baseline"],
     "created_at": "2026-01-31T12:00:00.000Z",
     "updated_at": "2026-01-31T12:41:10.512Z",
+    "last_seen_at": "2026-01-31T12:41:08.020Z",
     "last_step": 120,
     "scorer": _SCORER,
     "regime": {
@@ -98,6 +105,8 @@ _RUN_SUMMARY = {
     "open_alerts": {"critical": 1, "warning": 0, "info": 0},
     "latest": {"retrieval_accuracy": 0.17, "retrieval_chance": 0.125, "reward": 0.31},
     "sparkline": {"steps": [118, 119, 120], "values": [0.11, 0.07, 0.05]},
+    "num_writers": 8,
+    **_SPOOL,
 }
 _ALERT = {
     "alert_id": 7,
@@ -107,6 +116,8 @@ _ALERT = {
     "status": "open",
     "opened_step": 96,
     "resolved_step": None,
+    "attempt_id": "a1",
+    "superseded": False,
     "opened_at": "2026-01-31T12:35:02.120Z",
     "resolved_at": None,
     "title": "Input dependence fell",
@@ -124,6 +135,9 @@ EXAMPLES: dict[str, Any] = {
         "config": {"learning_rate": 1e-6, "filter": "none"},
         "tags": ["baseline"],
         "scorer": {"kind": "lexical"},
+        "resume": "allow",
+        "attempt": {"attempt_id": "a2", "started_at": 1769860800.0, "from_step": 100},
+        "writer_id": "node-1-rank-0",
     },
     "RunUpdate": {"state": "finished"},
     "RolloutBatch": {
@@ -160,7 +174,7 @@ EXAMPLES: dict[str, Any] = {
     "Job": {
         **_JOB_ID,
         "run_id": "3f2a9c",
-        "blob_key": "batches/1/ab/ab01.zst",
+        "blob_keys": ["batches/1/ab/ab01.zst"],
         "scorer": {"kind": "lexical"},
         "start": 1,
         "lease_seconds": 5.0,
@@ -178,10 +192,29 @@ EXAMPLES: dict[str, Any] = {
             "batch": ["reward"],
             "trainer": ["kl"],
         },
-        "jobs": {"queued": 0, "leased": 1, "done": 119, "dead": 0},
+        "jobs": {"queued": 0, "leased": 1, "done": 119, "dead": 0, "thinned": 0},
+        "num_deferred": 0,
         "baseline": _BASELINE,
         **_BATCH,
         "absent": {"mi_seq": "the lexical scorer gives no nats"},
+        "attempts": [
+            {
+                "attempt_id": "a1",
+                "started_at": "2026-01-31T12:00:00.000Z",
+                "from_step": None,
+                "first_step": 0,
+                "last_step": 112,
+                "superseded_from": 100,
+            },
+            {
+                "attempt_id": "a2",
+                "started_at": "2026-01-31T12:40:00.000Z",
+                "from_step": 100,
+                "first_step": 100,
+                "last_step": 120,
+                "superseded_from": None,
+            },
+        ],
     },
     "SeriesView": {
         "scope": "first_turn",
@@ -221,6 +254,8 @@ EXAMPLES: dict[str, Any] = {
     "AlertList": {"alerts": [_ALERT]},
     "StepView": {
         "step": 120,
+        "attempt_id": "a2",
+        "policy_version": "global_step_120",
         "evaluation": _EVALUATION,
         "scorer": _SCORER,
         **_BATCH,
@@ -248,7 +283,80 @@ EXAMPLES: dict[str, Any] = {
         }
     },
     "Health": {"status": "ok", "version": "0.1.0"},
-    "Readiness": {"status": "ready", "checks": {"database": _CHECK, "blobs": _CHECK, "redis": _CHECK}},
+    "Readiness": {
+        "status": "ready",
+        "checks": {"database": _CHECK, "blobs": _CHECK, "redis": _CHECK, "worker": _CHECK},
+    },
+    "Heartbeat": {
+        "writer_id": "w-3f2a9c-0",
+        "attempt_id": "a1",
+        "host": "gpu-07",
+        "rank": 0,
+        **_SPOOL,
+    },
+    "HeartbeatReceipt": {"state": "running"},
+    "WorkerHeartbeat": {
+        "worker": "gpu-host-4182-9f01ab",
+        "host": "gpu-host",
+        "device": "cuda:0",
+        "version": "0.1.0",
+        "started_at": 1769860800.0,
+        "num_done": 118,
+        "num_failed": 1,
+        "job_id": 12,
+    },
+    "ServiceView": {
+        "queue": {
+            "queued": 2,
+            "leased": 1,
+            "deferred": 0,
+            "thinned": 0,
+            "dead": 1,
+            "oldest_seconds": 1.25,
+        },
+        "workers": [
+            {
+                "name": "gpu-host-4182-9f01ab",
+                "host": "gpu-host",
+                "device": "cuda:0",
+                "version": "0.1.0",
+                "state": "working",
+                "last_seen_at": "2026-01-31T12:41:08.020Z",
+                "num_done": 118,
+                "num_failed": 1,
+                "job": {"run_id": "3f2a9c", "run_name": "grpo-7b", "step": 120},
+            }
+        ],
+        "runs_with_backlog": [
+            {
+                "run_id": "3f2a9c",
+                "project": "sokoban",
+                "name": "grpo-7b",
+                "state": "running",
+                **_SPOOL,
+                "num_writers": 8,
+                "num_deferred": 0,
+            }
+        ],
+        "alerts": [
+            {
+                **_ALERT,
+                "rule": "run_stalled",
+                "scope": "run",
+                "severity": "warning",
+                "opened_step": None,
+                "attempt_id": None,
+                "title": "The run has stalled",
+                "message": "No sign of life for 61 s; its last step is 120.",
+                "evidence": {"silent_seconds": 61.2, "last_step": 120},
+                "run_id": "3f2a9c",
+                "run_name": "grpo-7b",
+                "project": "sokoban",
+            }
+        ],
+        "disk_free_bytes": 21_474_836_480,
+        "disk_total_bytes": 107_374_182_400,
+    },
     "ErrorBody": {
         "error": {
             "code": "invalid_body",

@@ -9,20 +9,28 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from collapsewatch.contracts.rollouts import RolloutBatch, ScalarBatch
-from collapsewatch.contracts.runs import RunStart, RunUpdate
-from collapsewatch.contracts.scoring import ClaimRequest, JobFailure, Lease, ScoringResult
+from collapsewatch.contracts.runs import Heartbeat, RunStart, RunUpdate
+from collapsewatch.contracts.scoring import (
+    ClaimRequest,
+    JobFailure,
+    Lease,
+    ScoringResult,
+    WorkerHeartbeat,
+)
 from collapsewatch_server.errors import ErrorBody
 from collapsewatch_server.openapi.examples import EXAMPLES
 
 _BY_HAND: list[type[BaseModel]] = [
     RunStart,
     RunUpdate,
+    Heartbeat,
     RolloutBatch,
     ScalarBatch,
     ClaimRequest,
     Lease,
     ScoringResult,
     JobFailure,
+    WorkerHeartbeat,
     ErrorBody,
 ]
 _REFERENCE = "#/components/schemas/"

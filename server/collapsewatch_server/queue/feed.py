@@ -20,11 +20,21 @@ _ANSWER_SECONDS = 1.0
 _PAUSE_SECONDS = 2.0
 
 
+Queued = Iterable[tuple[int, float]]
+"""Jobs as (id, place in the queue)."""
+
+
 class Feed(Protocol):
     """Tells waiting workers of queued jobs. No method ever raises or waits long."""
 
-    def push(self, jobs: Iterable[tuple[int, float]]) -> None:
-        """Suggests jobs, given as (id, place in the queue)."""
+    def push(self, jobs: Queued) -> None:
+        """Suggests jobs that were queued or moved."""
+
+    def remind(self, read: Callable[[], Queued]) -> None:
+        """Suggests all queued jobs again, if a suggestion can get lost."""
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """Suggests these jobs no longer."""
 
     def is_up(self) -> bool:
         """Whether it can be asked now."""
@@ -33,10 +43,21 @@ class Feed(Protocol):
         """Gives its connections back."""
 
 
-class NullFeed:
-    """No feed at all: claims wait at the server, which looks into the jobs table."""
+class LocalFeed:
+    """No list at all: claims wait at the server, are woken, and look into the jobs table."""
 
-    def push(self, jobs: Iterable[tuple[int, float]]) -> None:
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def push(self, jobs: Queued) -> None:
+        """Wakes the waiting claims, if there is anything."""
+        if any(True for _ in jobs):
+            self._wake()
+
+    def remind(self, read: Callable[[], Queued]) -> None:
+        """Nothing to do: a claim that was not woken looks by itself in a moment."""
+
+    def forget(self, job_ids: Iterable[int]) -> None:
         """Nothing to do."""
 
     def is_up(self) -> bool:
@@ -50,18 +71,43 @@ class NullFeed:
 class RedisFeed:
     """A sorted set in Redis. A job pushed twice is one job; one that was failed keeps its place."""
 
-    def __init__(self, redis_url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, redis_url: str, wake: Callable[[], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._redis = connect(redis_url)
+        self._wake = wake
         self._clock = clock
         self._away_until: float | None = None
 
-    def push(self, jobs: Iterable[tuple[int, float]]) -> None:
+    def push(self, jobs: Queued) -> None:
         """Suggests jobs; forgotten when Redis is away, because the reconciler pushes them again."""
         members = {str(job_id): score for job_id, score in jobs}
-        if not members or (self._away_until is not None and self._clock() < self._away_until):
+        if not members:
+            return
+        # Workers that cannot reach Redis wait here instead.
+        self._wake()
+        # A job only ever moves back. What the reconciler read before a job was deferred must not undo it.
+        self._ask(lambda: self._redis.zadd(QUEUE_KEY, members, gt=True))
+
+    def remind(self, read: Callable[[], Queued]) -> None:
+        """Pushes again what Redis may have lost."""
+        if not self._is_away():
+            self.push(read())
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """Takes jobs out; one that stays, because Redis is away, is a hint that leads nowhere."""
+        members = [str(job_id) for job_id in job_ids]
+        if members:
+            self._ask(lambda: self._redis.zrem(QUEUE_KEY, *members))
+
+    def _is_away(self) -> bool:
+        return self._away_until is not None and self._clock() < self._away_until
+
+    def _ask(self, call: Callable[[], object]) -> None:
+        if self._is_away():
             return
         try:
-            self._redis.zadd(QUEUE_KEY, members, nx=True)
+            call()
         except (redis.RedisError, OSError) as error:
             if self._away_until is None:
                 log.warning("redis is away, jobs start later", extra={"error": type(error).__name__})
@@ -83,9 +129,9 @@ class RedisFeed:
         self._redis.close()
 
 
-def open_feed(redis_url: str | None) -> Feed:
-    """The feed of that Redis; none at all without one."""
-    return RedisFeed(redis_url) if redis_url else NullFeed()
+def open_feed(redis_url: str | None, wake: Callable[[], None]) -> Feed:
+    """The feed of that Redis, or one without; `wake` wakes the claims that wait at this server."""
+    return RedisFeed(redis_url, wake) if redis_url else LocalFeed(wake)
 
 
 def connect(redis_url: str) -> Any:

@@ -8,14 +8,16 @@ from sqlalchemy.orm import Session
 from collapsewatch.contracts.scoring import ClaimRequest, Job, JobFailure, ScorerConfig
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import JobConflict, JobNotFound
+from collapsewatch_server.queue.admission import Admission, Changes
 from collapsewatch_server.queue.feed import Feed
-from collapsewatch_server.repositories import events, jobs
+from collapsewatch_server.repositories import events, jobs, runs, shards
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.tables import Batch, JobRow, Run
 
 log = logging.getLogger(__name__)
 
 _MAX_PUSHED = 10_000
+_MAX_OVERDUE = 100
 
 
 class JobQueue:
@@ -26,26 +28,33 @@ class JobQueue:
         database: Database,
         feed: Feed,
         ring: Callable[[], None],
+        admission: Admission,
         *,
         lease_seconds: float,
         max_starts: int,
+        shard_wait_seconds: float,
     ) -> None:
         self._database = database
         self._feed = feed
         self._ring = ring
+        self._admission = admission
         self._lease_seconds = lease_seconds
         self._max_starts = max_starts
+        self._shard_wait_seconds = shard_wait_seconds
 
     def claim(self, request: ClaimRequest) -> Job | None:
         """The job that `request.worker` now holds; none when there is none to have. Does not wait."""
         with self._database.read_session() as session:
             # Waiting workers ask often, and on SQLite every write waits for every other.
-            if not jobs.claimable(session, request.job_id):
+            is_held = request.repeats and jobs.holds_job(session, request.worker)
+            if not is_held and not jobs.claimable(session, request.job_id):
                 return None
         with self._database.write_session() as session:
-            row = jobs.claim(
-                session, owner=request.worker, lease_seconds=self._lease_seconds, job_id=request.job_id
-            )
+            owner, lease_seconds = request.worker, self._lease_seconds
+            # A lost answer would otherwise cost the job its lease time, and one of its few starts.
+            row = jobs.claim_again(session, owner=owner, lease_seconds=lease_seconds) if is_held else None
+            if row is None:
+                row = jobs.claim(session, owner=owner, lease_seconds=lease_seconds, job_id=request.job_id)
             if row is None:
                 return None
             job, batch, run, _ = _known(jobs.with_batch(session, row.id), row.id)
@@ -54,7 +63,8 @@ class JobQueue:
                 run_id=run.run_id,
                 batch_id=batch.batch_id,
                 step=batch.step,
-                blob_keys=[batch.blob_key],
+                # Read once the lease is taken: a shard that came before it is part of the job.
+                blob_keys=shards.blob_keys(session, batch),
                 scorer=ScorerConfig.model_validate(batch.scorer or {}),
                 start=job.starts,
                 lease_seconds=self._lease_seconds,
@@ -97,36 +107,71 @@ class JobQueue:
         return row.status
 
     def retry(self, run: Run, job_id: int) -> None:
-        """Queues a dead job again, with all its starts before it.
+        """Queues a dead or thinned job again, with all its starts before it.
 
         Raises:
             JobNotFound: the run has no such job.
-            JobConflict: it is not dead.
+            JobConflict: it is neither.
         """
         with self._database.write_session() as session:
-            row = jobs.retry(session, job_id, run.id)
+            runs.lock(session, run.id)
+            row = jobs.retry(session, job_id, run.id, max_waiting=self._admission.max_waiting)
             if row is None:
                 found = jobs.with_batch(session, job_id)
                 if found is None or found[2].id != run.id:
                     raise JobNotFound(job_id)
-                raise JobConflict(f"only a dead job can be retried, and job {job_id} is {found[0].status}")
+                status = found[0].status
+                raise JobConflict(f"only a dead or thinned job can be retried, and job {job_id} is {status}")
+            changes = Changes({row.id: row.score}) | self._admission.relieve(session, run.id)
             self._tell(session, row)
-        self._feed.push([(row.id, row.score)])
+        changes.tell(self._feed)
         self._ring()
 
     def reconcile(self) -> None:
-        """Takes expired leases back and pushes all queued jobs again, so that a lost hint costs a moment."""
+        """Puts right what time or a lost message left behind; see the methods it calls."""
+        self._take_back_leases()
+        self._queue_incomplete_steps()
+        self._relieve_runs()
+        self._feed.remind(self._queued)
+
+    def _take_back_leases(self) -> None:
+        """An expired lease is a failed start."""
         with self._database.read_session() as session:
-            any_expired = jobs.any_expired(session)
-        if any_expired:
+            if not jobs.any_expired(session):
+                return
+        with self._database.write_session() as session:
+            rows = list(jobs.expire(session, max_starts=self._max_starts))
+            for row in rows:
+                self._tell(session, row)
+        self._after_failure(rows)
+
+    def _queue_incomplete_steps(self) -> None:
+        """A step whose other shards do not come is scored without them."""
+        with self._database.read_session() as session:
+            found = shards.overdue(session, self._shard_wait_seconds, _MAX_OVERDUE)
+        for batch in found:
             with self._database.write_session() as session:
-                rows = list(jobs.expire(session, max_starts=self._max_starts))
-                for row in rows:
-                    self._tell(session, row)
-            self._after_failure(rows)
+                runs.lock(session, batch.run_pk)
+                # Meanwhile the last shard, or another server, may have queued it.
+                if not shards.waits(session, batch):
+                    continue
+                changes = self._admission.admit(session, batch, is_due=True)
+            changes.tell(self._feed)
+            log.warning("step queued without all its shards", extra={"run": batch.run_pk, "step": batch.step})
+
+    def _relieve_runs(self) -> None:
+        """Jobs that came back from workers may have made a run's line too long."""
         with self._database.read_session() as session:
-            queued = jobs.queued(session, _MAX_PUSHED)
-        self._feed.push(queued)
+            crowded = jobs.crowded(session, self._admission.max_waiting)
+        for run_pk in crowded:
+            with self._database.write_session() as session:
+                runs.lock(session, run_pk)
+                changes = self._admission.relieve(session, run_pk)
+            changes.tell(self._feed)
+
+    def _queued(self) -> list[tuple[int, float]]:
+        with self._database.read_session() as session:
+            return jobs.queued(session, _MAX_PUSHED)
 
     def _tell(self, session: Session, row: JobRow) -> None:
         job, batch, run, project = _known(jobs.with_batch(session, row.id), row.id)

@@ -1,20 +1,33 @@
 """Answers of the read API, put together from rows."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE, TRAINER_SCOPE
 from collapsewatch.contracts.runs import RunState
 from collapsewatch.contracts.scoring import ScopeEvaluation, ScorerLabel
+from collapsewatch_server.attempts import Attempt, Lineages
 from collapsewatch_server.db import Database
-from collapsewatch_server.errors import RunNotFound, StepNotFound, wrong
+from collapsewatch_server.errors import AttemptNotFound, RunNotFound, StepNotFound, wrong
 from collapsewatch_server.reading import views
 from collapsewatch_server.reading.downsample import downsample
 from collapsewatch_server.reading.views import iso
-from collapsewatch_server.repositories import alerts, batches, evaluations, events, jobs, metrics, runs
+from collapsewatch_server.repositories import (
+    alerts,
+    attempts,
+    batches,
+    clock,
+    evaluations,
+    events,
+    jobs,
+    metrics,
+    runs,
+    watch,
+)
 from collapsewatch_server.repositories.events import StoredEvent
+from collapsewatch_server.repositories.watch import Backlog
 from collapsewatch_server.tables import AlertRow, Batch, BatchResult, JobRow, Run
 
 _SPARKLINE_POINTS = 60
@@ -74,8 +87,10 @@ class Reading:
             (summary,) = _summaries(session, [(run, project)])
             names = metrics.names(session, run.id)
             counts = jobs.counts(session, run.id)
+            num_deferred = jobs.num_deferred(session, run.id)
             result = batches.newest_result(session, run.id)
             evaluation = evaluations.newest(session, run.id, FIRST_TURN_SCOPE)
+            lineages = attempts.of_run(session, run.id)
         output = (evaluation.fold_output if evaluation else None) or {}
         absent = dict(result.absent) if result else {}
         if evaluation and result and evaluation.batch_pk == result.batch_pk:
@@ -85,20 +100,28 @@ class Reading:
                 **summary.model_dump(),
                 "scopes": list(names),
                 "metrics": names,
-                "jobs": {status: counts.get(status, 0) for status in ("queued", "leased", "done", "dead")},
+                "jobs": {status: counts.get(status, 0) for status in get_args(views.JobStatus)},
+                "num_deferred": num_deferred,
                 "baseline": output.get("baseline"),
                 **_of_whole_batch(result),
                 "absent": absent,
+                "attempts": [_attempt(lineages, attempt) for attempt in lineages.attempts],
             }
         )
 
     def series(
-        self, run_id: str, scope: str, names: Sequence[str], since_step: int, max_points: int
+        self,
+        run_id: str,
+        scope: str,
+        names: Sequence[str],
+        since_step: int,
+        max_points: int,
+        attempt_id: str | None = None,
     ) -> views.SeriesView:
-        """Series of the named metrics, or of all, cut down to `max_points` each."""
+        """Series of the run or of an attempt: the named metrics, or all, cut down to `max_points` each."""
         with self._database.read_session() as session:
-            run, _ = _find(session, run_id)
-            found = metrics.series(session, run.id, scope, names, since_step)
+            run, attempt_pk = _find_attempt(session, run_id, attempt_id)
+            found = metrics.series(session, run.id, scope, names, since_step, attempt_pk)
         series = {}
         for name, points in found.items():
             kept = downsample(points, max_points)
@@ -110,12 +133,14 @@ class Reading:
             )
         return views.SeriesView(scope=scope, series=series)
 
-    def trajectory(self, run_id: str, scope: str, since_step: int) -> views.TrajectoryView:
-        """The run's way through the quadrant, with the regions as they are now."""
+    def trajectory(
+        self, run_id: str, scope: str, since_step: int, attempt_id: str | None = None
+    ) -> views.TrajectoryView:
+        """The way of the run, or of an attempt, through the quadrant, with the regions as they are now."""
         with self._database.read_session() as session:
-            run, _ = _find(session, run_id)
-            rows = evaluations.trajectory(session, run.id, scope, since_step)
-            newest = evaluations.newest(session, run.id, scope)
+            run, attempt_pk = _find_attempt(session, run_id, attempt_id)
+            rows = evaluations.trajectory(session, run.id, scope, since_step, attempt_pk)
+            newest = evaluations.newest(session, run.id, scope, attempt_pk)
         output = (newest.fold_output if newest else None) or {}
         points = [
             views.TrajectoryPoint.model_validate({**fold, "step": step, "scorer": scorer["label"]})
@@ -133,24 +158,28 @@ class Reading:
         with self._database.read_session() as session:
             run, _ = _find(session, run_id)
             rows = alerts.of_run(session, run.id, _MAX_ROWS)
-        return views.AlertList(alerts=[_alert(row) for row in rows])
+        return views.AlertList(alerts=[_alert(row, attempt_id) for row, attempt_id in rows])
 
-    def step(self, run_id: str, step: int, scope: str) -> views.StepView:
-        """One step in one scope.
+    def step(self, run_id: str, step: int, scope: str, attempt_id: str | None = None) -> views.StepView:
+        """One step in one scope, as it is in the run's own series or as one attempt had it.
 
         Raises:
             StepNotFound: the step was not scored in this scope.
         """
         with self._database.read_session() as session:
-            run, _ = _find(session, run_id)
-            row = evaluations.of_step(session, run.id, scope, step)
+            run, attempt_pk = _find_attempt(session, run_id, attempt_id)
+            row = evaluations.of_step(session, run.id, scope, step, attempt_pk)
             if row is None:
                 message = f"step {step} was not scored in the scope {scope!r}"
                 raise StepNotFound(message, [wrong("step", "no evaluation", step)])
-            result = batches.result_of(session, row.batch_pk)
+            result, batch = batches.result_of(session, row.batch_pk)
+            lineages = attempts.of_run(session, run.id)
+        attempt = next(one for one in lineages.attempts if one.pk == row.attempt_pk)
         return views.StepView.model_validate(
             {
                 "step": step,
+                "attempt_id": attempt.attempt_id,
+                "policy_version": batch.policy_version,
                 "evaluation": ScopeEvaluation.model_validate(row.result),
                 "scorer": row.scorer,
                 **_of_whole_batch(result),
@@ -194,6 +223,28 @@ def _find(session: Session, run_id: str) -> tuple[Run, str]:
     return found
 
 
+def _find_attempt(session: Session, run_id: str, attempt_id: str | None) -> tuple[Run, int | None]:
+    """The run, and the row id of the attempt when one is named."""
+    run, _ = _find(session, run_id)
+    if attempt_id is None:
+        return run, None
+    attempt = attempts.of_run(session, run.id).named(attempt_id)
+    if attempt is None:
+        raise AttemptNotFound(attempt_id)
+    return run, attempt.pk
+
+
+def _attempt(lineages: Lineages, attempt: Attempt) -> views.AttemptView:
+    return views.AttemptView(
+        attempt_id=attempt.attempt_id,
+        started_at=iso(attempt.started_at),
+        from_step=attempt.from_step,
+        first_step=attempt.first_step,
+        last_step=attempt.last_step,
+        superseded_from=lineages.superseded_from(attempt.pk),
+    )
+
+
 def _summaries(session: Session, found: list[tuple[Run, str]]) -> list[views.RunSummary]:
     run_pks = [run.id for run, _ in found]
     if not run_pks:
@@ -202,6 +253,7 @@ def _summaries(session: Session, found: list[tuple[Run, str]]) -> list[views.Run
     open_alerts = alerts.open_counts(session, run_pks)
     latest = metrics.latest(session, run_pks, _LATEST)
     sparklines = metrics.sparklines(session, run_pks, FIRST_TURN_SCOPE, "retrieval_skill", _SPARKLINE_POINTS)
+    backlogs = watch.backlogs(session, run_pks, clock.read(session))
     return [
         views.RunSummary(
             run_id=run.run_id,
@@ -212,6 +264,7 @@ def _summaries(session: Session, found: list[tuple[Run, str]]) -> list[views.Run
             tags=run.tags,
             created_at=iso(run.created_at),
             updated_at=iso(run.updated_at),
+            last_seen_at=None if run.last_seen_at is None else iso(run.last_seen_at),
             last_step=run.last_step,
             scorer=_scorer(standings.get(run.id)),
             regime=_regime(standings.get(run.id)),
@@ -221,6 +274,7 @@ def _summaries(session: Session, found: list[tuple[Run, str]]) -> list[views.Run
                 steps=[step for step, _ in sparklines[run.id]],
                 values=[value for _, value in sparklines[run.id]],
             ),
+            **backlogs.get(run.id, Backlog())._asdict(),
         )
         for run, project in found
     ]
@@ -238,7 +292,7 @@ def _regime(standing: evaluations.Standing | None) -> views.RegimeView | None:
     )
 
 
-def _alert(row: AlertRow) -> views.AlertView:
+def _alert(row: AlertRow, attempt_id: str | None) -> views.AlertView:
     return views.AlertView.model_validate(
         {
             "alert_id": row.id,
@@ -248,6 +302,8 @@ def _alert(row: AlertRow) -> views.AlertView:
             "status": row.status,
             "opened_step": row.opened_step,
             "resolved_step": row.resolved_step,
+            "attempt_id": attempt_id,
+            "superseded": row.superseded,
             "opened_at": iso(row.opened_at),
             "resolved_at": None if row.resolved_at is None else iso(row.resolved_at),
             "title": row.title,

@@ -15,7 +15,7 @@ from collapsewatch.contracts.scoring import (
     VarianceBuckets,
 )
 
-JobStatus = Literal["queued", "leased", "done", "dead"]
+JobStatus = Literal["queued", "leased", "done", "dead", "thinned"]
 Iso = Annotated[str, Field(examples=["2026-01-31T12:00:00.000Z"])]
 """Time in ISO 8601, UTC."""
 
@@ -63,6 +63,8 @@ class RunSummary(View):
     tags: list[str]
     created_at: Iso
     updated_at: Iso
+    last_seen_at: Iso | None
+    """Last sign of life: a heartbeat of a living writer, or data."""
     last_step: int | None
     scorer: ScorerLabel | None
     """Who made the newest scores."""
@@ -71,10 +73,35 @@ class RunSummary(View):
     latest: dict[str, float]
     """Newest value of the metrics that people look at first."""
     sparkline: Sparkline
+    num_writers: int
+    """Processes that log to the run, or did."""
+    spool_records: int
+    """What waits on their disks, in all."""
+    spool_bytes: int
+    spool_oldest_seconds: float
+    dropped: dict[str, int]
+    """What they dropped and what will never arrive, by reason."""
 
 
 class RunList(View):
     runs: list[RunSummary]
+
+
+class AttemptView(View):
+    """One start of the training behind the run."""
+
+    attempt_id: str
+    """`default` for what was sent without naming an attempt."""
+    started_at: Iso
+    from_step: int | None
+    """First step as it was declared."""
+    first_step: int | None
+    """First step that it replays or adds; none before anything was declared or sent."""
+    last_step: int | None
+    """Last step that arrived in it."""
+    superseded_from: int | None
+    """First of its steps that a later attempt replayed: from there on its values are not in the run's own
+    series, and can be read with the query `attempt`. None when all are in it."""
 
 
 class RunDetail(RunSummary):
@@ -84,6 +111,9 @@ class RunDetail(RunSummary):
     metrics: dict[str, list[str]]
     """Names of the metrics by scope."""
     jobs: dict[JobStatus, int]
+    """Number of batches, or of steps that came in shards, by where their scoring stands."""
+    num_deferred: int
+    """Of the queued ones, those that wait until nothing else does, because too many of the run waited."""
     baseline: dict[str, JsonValue] | None
     """Of the first turns, as far as it has come."""
     filters: list[FilterPreview]
@@ -96,6 +126,8 @@ class RunDetail(RunSummary):
     """Of the newest scored batch; none when it could not be had, see `absent`."""
     absent: dict[str, str]
     """Metric of the newest scored batch that could not be computed, and why."""
+    attempts: list[AttemptView]
+    """In the order in which they started."""
 
 
 class Series(View):
@@ -145,8 +177,13 @@ class AlertView(View):
     scope: str
     severity: Literal["info", "warning", "critical"]
     status: Literal["open", "resolved"]
-    opened_step: int
+    opened_step: int | None
+    """None for an alert about the run as it is now, such as a stall."""
     resolved_step: int | None
+    attempt_id: str | None
+    """Attempt in which it was opened; none for an alert without a step."""
+    superseded: bool
+    """Whether a later attempt replayed the step at which it was opened: it is history then, and not open."""
     opened_at: Iso
     resolved_at: Iso | None
     title: str
@@ -162,6 +199,10 @@ class StepView(View):
     """All that is known of one step in one scope."""
 
     step: int
+    attempt_id: str
+    """Attempt that it belongs to."""
+    policy_version: str | None
+    """Which policy wrote the batch, as the trainer named it."""
     evaluation: ScopeEvaluation
     scorer: ScorerLabel
     groups: list[GroupReward]
@@ -230,7 +271,7 @@ class Health(View):
 
 class Readiness(View):
     status: Literal["ready", "degraded", "not_ready"]
-    """`degraded`: Redis is away; jobs and live events come later, and nothing is lost."""
+    """`degraded`: Redis is away or no worker runs; scores and live events come later, and nothing is lost."""
     checks: dict[str, Check]
 
 

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.scoring import ScoringResult
+from collapsewatch_server.attempts import Segment
 from collapsewatch_server.db import insert, now
 from collapsewatch_server.tables import Batch, BatchResult
 
@@ -30,14 +31,24 @@ def get(session: Session, batch_pk: int) -> Batch:
     return session.execute(select(Batch).where(Batch.id == batch_pk)).scalar_one()
 
 
-def add_result(session: Session, batch: Batch, result: ScoringResult) -> bool:
-    """Stores the batch's result; whether it stands for its step, being the batch accepted last."""
+def add_result(session: Session, batch: Batch, result: ScoringResult, *, superseded: bool) -> bool:
+    """Stores the batch's result; whether it stands for its step in its attempt.
+
+    Of the scored batches of a step the one logged last stands, whichever is scored first.
+    """
+    stands = not _outranked(session, batch)
+    if stands:
+        statement = update(BatchResult).where(*_same_step(batch), BatchResult.current)
+        session.execute(statement.values(current=False))
     document = result.model_dump(mode="json", exclude_none=True)
     session.execute(
         insert(session, BatchResult).values(
             batch_pk=batch.id,
             run_pk=batch.run_pk,
+            attempt_pk=batch.attempt_pk,
             step=batch.step,
+            current=stands,
+            superseded=superseded,
             scorer=document["scorer"],
             metrics=document["batch_metrics"],
             absent=document["absent"],
@@ -49,20 +60,49 @@ def add_result(session: Session, batch: Batch, result: ScoringResult) -> bool:
             created_at=now(),
         )
     )
-    newest = select(func.max(BatchResult.batch_pk)).where(
-        BatchResult.run_pk == batch.run_pk, BatchResult.step == batch.step
+    return stands
+
+
+def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bool) -> None:
+    """Says of the attempt's results in these steps whether a later attempt replayed them."""
+    statement = update(BatchResult).where(
+        BatchResult.run_pk == run_pk,
+        BatchResult.attempt_pk == segment.attempt_pk,
+        BatchResult.step >= segment.from_step,
     )
-    return session.scalar(newest) == batch.id
+    if segment.until_step is not None:
+        statement = statement.where(BatchResult.step < segment.until_step)
+    session.execute(statement.values(superseded=superseded))
 
 
-def newest_result(session: Session, run_pk: int, step: int | None = None) -> BatchResult | None:
-    """Result of the batch that stands for `step`, or for the last scored step."""
-    statement = select(BatchResult).where(BatchResult.run_pk == run_pk)
-    if step is not None:
-        statement = statement.where(BatchResult.step == step)
-    return session.scalar(statement.order_by(BatchResult.step.desc(), BatchResult.batch_pk.desc()).limit(1))
+def newest_result(session: Session, run_pk: int) -> BatchResult | None:
+    """Result of the batch that stands for the last scored step of the run's own series."""
+    statement = select(BatchResult).where(
+        BatchResult.run_pk == run_pk, BatchResult.current, ~BatchResult.superseded
+    )
+    return session.scalar(statement.order_by(BatchResult.step.desc()).limit(1))
 
 
-def result_of(session: Session, batch_pk: int) -> BatchResult | None:
-    """Result of one batch."""
-    return session.scalar(select(BatchResult).where(BatchResult.batch_pk == batch_pk))
+def result_of(session: Session, batch_pk: int) -> tuple[BatchResult, Batch]:
+    """Result of one scored batch, and the batch."""
+    statement = select(BatchResult, Batch).join(Batch, Batch.id == BatchResult.batch_pk)
+    result, batch = session.execute(statement.where(BatchResult.batch_pk == batch_pk)).one()
+    return result, batch
+
+
+def _outranked(session: Session, batch: Batch) -> bool:
+    statement = (
+        select(Batch.logged_at, Batch.batch_id)
+        .join(BatchResult, BatchResult.batch_pk == Batch.id)
+        .where(*_same_step(batch))
+    )
+    mine = (batch.logged_at, batch.batch_id)
+    return any((logged_at, batch_id) > mine for logged_at, batch_id in session.execute(statement))
+
+
+def _same_step(batch: Batch) -> list[ColumnElement[bool]]:
+    return [
+        BatchResult.run_pk == batch.run_pk,
+        BatchResult.step == batch.step,
+        BatchResult.attempt_pk == batch.attempt_pk,
+    ]

@@ -1,13 +1,23 @@
 """Evaluations as rows: what was measured, and what the fold in step order made of it."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import case, select, update
+from sqlalchemy import ColumnElement, Table, bindparam, case, select, update
 from sqlalchemy.orm import Session, aliased
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
+from collapsewatch_server.attempts import Segment
 from collapsewatch_server.tables import Batch, BatchResult, EvaluationRow, Json
+
+NOT_FOLDED: Json = {
+    "fold_state": None,
+    "fold_output": None,
+    "alert_moves": None,
+    "regime": None,
+    "reason": None,
+}
+"""What a fold fills, of an evaluation that no fold has reached."""
 
 
 class Standing(NamedTuple):
@@ -26,21 +36,42 @@ class FoldInput(NamedTuple):
 
     evaluation_id: int
     step: int
+    superseded: bool
     scorer: Json
     result: Json
     batch_metrics: Json
     fold_output: Json | None
+    alert_moves: list[Json] | None
 
 
-def add(session: Session, batch: Batch, scope: str, scorer: Json, result: Json, *, current: bool) -> None:
-    """Stores one evaluation; `current` says whether its batch stands for the step."""
+class AlertMoves(NamedTuple):
+    """What the alert rules said at one step of one attempt."""
+
+    attempt_pk: int
+    step: int
+    moves: list[Json]
+
+
+def add(
+    session: Session,
+    batch: Batch,
+    scope: str,
+    scorer: Json,
+    result: Json,
+    *,
+    current: bool,
+    superseded: bool,
+) -> None:
+    """Stores one evaluation; `current` says whether its batch stands for the step in its attempt."""
     session.add(
         EvaluationRow(
             run_pk=batch.run_pk,
+            attempt_pk=batch.attempt_pk,
             batch_pk=batch.id,
             step=batch.step,
             scope=scope,
             current=current,
+            superseded=superseded,
             scorer=scorer,
             result=result,
         )
@@ -48,80 +79,120 @@ def add(session: Session, batch: Batch, scope: str, scorer: Json, result: Json, 
     session.flush()
 
 
-def supersede(session: Session, batch: Batch) -> set[str]:
+def stand_down(session: Session, batch: Batch) -> set[str]:
     """The scopes in which other batches stood for this batch's step; none of them does any more."""
-    others = select(Batch.id).where(
-        Batch.run_pk == batch.run_pk, Batch.step == batch.step, Batch.id != batch.id
+    statement = update(EvaluationRow).where(
+        EvaluationRow.run_pk == batch.run_pk,
+        EvaluationRow.attempt_pk == batch.attempt_pk,
+        EvaluationRow.step == batch.step,
+        EvaluationRow.batch_pk != batch.id,
+        EvaluationRow.current,
     )
-    statement = update(EvaluationRow).where(EvaluationRow.batch_pk.in_(others), EvaluationRow.current)
-    return set(session.scalars(statement.values(current=False).returning(EvaluationRow.scope)))
+    statement = statement.values(current=False, **NOT_FOLDED)
+    return set(session.scalars(statement.returning(EvaluationRow.scope)))
 
 
-def state_before(session: Session, run_pk: int, scope: str, step: int) -> Json | None:
-    """Fold state after the last evaluation before `step`; none when there is no such evaluation."""
-    statement = (
-        select(EvaluationRow.fold_state)
-        .where(
-            EvaluationRow.run_pk == run_pk,
-            EvaluationRow.scope == scope,
-            EvaluationRow.step < step,
-            EvaluationRow.current,
+def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bool) -> None:
+    """Says of the attempt's evaluations in these steps whether a later attempt replayed them."""
+    statement = update(EvaluationRow).where(
+        EvaluationRow.run_pk == run_pk,
+        EvaluationRow.attempt_pk == segment.attempt_pk,
+        EvaluationRow.step >= segment.from_step,
+    )
+    if segment.until_step is not None:
+        statement = statement.where(EvaluationRow.step < segment.until_step)
+    session.execute(statement.values(superseded=superseded))
+
+
+def scopes(session: Session, run_pk: int) -> list[str]:
+    """The scopes in which anything of the run was evaluated."""
+    statement = select(EvaluationRow.scope).where(EvaluationRow.run_pk == run_pk).distinct()
+    return list(session.scalars(statement.order_by(EvaluationRow.scope)))
+
+
+def state_before(session: Session, run_pk: int, scope: str, lineage: Iterable[Segment]) -> Json | None:
+    """Fold state after the last evaluation of the lineage, which is handed in backwards; none without one."""
+    for segment in lineage:
+        statement = select(EvaluationRow.fold_state).where(
+            *_current(run_pk, scope, segment.attempt_pk), EvaluationRow.step >= segment.from_step
         )
-        .order_by(EvaluationRow.step.desc())
-        .limit(1)
-    )
-    return session.scalar(statement)
+        if segment.until_step is not None:
+            statement = statement.where(EvaluationRow.step < segment.until_step)
+        row = session.execute(statement.order_by(EvaluationRow.step.desc()).limit(1)).first()
+        if row is not None:
+            return row[0]
+    return None
 
 
-def to_fold(session: Session, run_pk: int, scope: str, from_step: int) -> list[FoldInput]:
-    """The evaluations that stand for their steps, from `from_step` on, in step order."""
+def to_fold(
+    session: Session, run_pk: int, scope: str, attempt_pk: int, from_step: int, limit: int
+) -> list[FoldInput]:
+    """The first evaluations of the attempt that stand for their steps, from `from_step` on, in step order."""
     statement = (
         select(
             EvaluationRow.id,
             EvaluationRow.step,
+            EvaluationRow.superseded,
             EvaluationRow.scorer,
             EvaluationRow.result,
             BatchResult.metrics,
             EvaluationRow.fold_output,
+            EvaluationRow.alert_moves,
         )
         .join(BatchResult, BatchResult.batch_pk == EvaluationRow.batch_pk)
-        .where(
-            EvaluationRow.run_pk == run_pk,
-            EvaluationRow.scope == scope,
-            EvaluationRow.step >= from_step,
-            EvaluationRow.current,
-        )
+        .where(*_current(run_pk, scope, attempt_pk), EvaluationRow.step >= from_step)
         .order_by(EvaluationRow.step)
+        .limit(limit)
     )
     return [FoldInput(*row) for row in session.execute(statement)]
 
 
-def save_fold(session: Session, evaluation_id: int, state: Json, output: Json) -> None:
-    """Stores what the fold made of an evaluation."""
-    session.execute(
-        update(EvaluationRow)
-        .where(EvaluationRow.id == evaluation_id)
-        .values(fold_state=state, fold_output=output, regime=output["regime"], reason=output["reason"])
-    )
+def save_folds(session: Session, folds: Sequence[Json]) -> None:
+    """Stores what the fold made of evaluations: `row_id`, and the columns that it fills."""
+    if folds:
+        table = EvaluationRow.__table__
+        columns: Json = {name: bindparam(name) for name in folds[0] if name != "row_id"}
+        statement = update(cast(Table, table)).where(table.c.id == bindparam("row_id")).values(columns)
+        session.execute(statement, folds)
 
 
-def of_step(session: Session, run_pk: int, scope: str, step: int) -> EvaluationRow | None:
-    """The evaluation that stands for the step."""
-    return session.scalar(
-        select(EvaluationRow).where(
+def folded_before(
+    session: Session, run_pk: int, scope: str, attempt_pk: int, step: int
+) -> list[tuple[int, int, bool, Json]]:
+    """Id, step, whether superseded, and fold output of the attempt's evaluations before `step`."""
+    statement = select(
+        EvaluationRow.id, EvaluationRow.step, EvaluationRow.superseded, EvaluationRow.fold_output
+    ).where(*_current(run_pk, scope, attempt_pk), EvaluationRow.step < step)
+    rows: list[Any] = list(session.execute(statement.where(EvaluationRow.fold_output.is_not(None))))
+    return [(row_id, at, superseded, output) for row_id, at, superseded, output in rows]
+
+
+def alert_moves(session: Session, run_pk: int, scope: str) -> list[AlertMoves]:
+    """All that the alert rules said in any attempt, in step order."""
+    statement = (
+        select(EvaluationRow.attempt_pk, EvaluationRow.step, EvaluationRow.alert_moves)
+        .where(
             EvaluationRow.run_pk == run_pk,
             EvaluationRow.scope == scope,
-            EvaluationRow.step == step,
-            EvaluationRow.current,
+            EvaluationRow.alert_moves.is_not(None),
         )
+        .order_by(EvaluationRow.step)
     )
+    rows: list[Any] = list(session.execute(statement))
+    return [AlertMoves(*row) for row in rows]
 
 
-def newest(session: Session, run_pk: int, scope: str) -> EvaluationRow | None:
-    """The scope's evaluation of the last step."""
-    statement = select(EvaluationRow).where(
-        EvaluationRow.run_pk == run_pk, EvaluationRow.scope == scope, EvaluationRow.current
-    )
+def of_step(
+    session: Session, run_pk: int, scope: str, step: int, attempt_pk: int | None = None
+) -> EvaluationRow | None:
+    """The evaluation that stands for the step: in the run's own series, or in one attempt."""
+    statement = select(EvaluationRow).where(*_shown(run_pk, scope, attempt_pk), EvaluationRow.step == step)
+    return session.scalar(statement)
+
+
+def newest(session: Session, run_pk: int, scope: str, attempt_pk: int | None = None) -> EvaluationRow | None:
+    """The scope's evaluation of the last step: of the run's own series, or of one attempt."""
+    statement = select(EvaluationRow).where(*_shown(run_pk, scope, attempt_pk))
     return session.scalar(statement.order_by(EvaluationRow.step.desc()).limit(1))
 
 
@@ -130,7 +201,7 @@ def standings(session: Session, run_pks: Sequence[int]) -> dict[int, Standing]:
     other = aliased(EvaluationRow)
     best = (
         select(other.id)
-        .where(other.run_pk == EvaluationRow.run_pk, other.current)
+        .where(other.run_pk == EvaluationRow.run_pk, other.current, ~other.superseded)
         .order_by(case((other.scope == FIRST_TURN_SCOPE, 0), else_=1), other.step.desc(), other.id)
         .limit(1)
         .correlate(EvaluationRow)
@@ -147,17 +218,37 @@ def standings(session: Session, run_pks: Sequence[int]) -> dict[int, Standing]:
     return {row.run_pk: Standing(*row) for row in session.execute(statement)}
 
 
-def trajectory(session: Session, run_pk: int, scope: str, since_step: int) -> list[tuple[int, Json, Json]]:
-    """Step, scorer and fold output of the evaluations from `since_step` on, in step order."""
+def trajectory(
+    session: Session, run_pk: int, scope: str, since_step: int, attempt_pk: int | None = None
+) -> list[tuple[int, Json, Json]]:
+    """Step, scorer and fold output of the evaluations from `since_step` on, in step order.
+
+    They are the run's own, or those of one attempt, whether another has replayed them or not.
+    """
     statement = (
         select(EvaluationRow.step, EvaluationRow.scorer, EvaluationRow.fold_output)
-        .where(
-            EvaluationRow.run_pk == run_pk,
-            EvaluationRow.scope == scope,
-            EvaluationRow.step >= since_step,
-            EvaluationRow.current,
-        )
+        .where(*_shown(run_pk, scope, attempt_pk), EvaluationRow.step >= since_step)
         .order_by(EvaluationRow.step)
     )
     rows: list[Any] = list(session.execute(statement))
     return [(step, scorer, output) for step, scorer, output in rows if output is not None]
+
+
+def _current(run_pk: int, scope: str, attempt_pk: int) -> list[ColumnElement[bool]]:
+    return [
+        EvaluationRow.run_pk == run_pk,
+        EvaluationRow.scope == scope,
+        EvaluationRow.attempt_pk == attempt_pk,
+        EvaluationRow.current.is_(True),
+    ]
+
+
+def _shown(run_pk: int, scope: str, attempt_pk: int | None) -> list[ColumnElement[bool]]:
+    if attempt_pk is not None:
+        return _current(run_pk, scope, attempt_pk)
+    return [
+        EvaluationRow.run_pk == run_pk,
+        EvaluationRow.scope == scope,
+        EvaluationRow.current.is_(True),
+        EvaluationRow.superseded.is_(False),
+    ]

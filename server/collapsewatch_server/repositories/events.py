@@ -28,7 +28,7 @@ class StoredEvent(NamedTuple):
     data: Json
 
 
-def add(session: Session, run_pk: int, events: Iterable[Event]) -> None:
+def add(session: Session, run_pk: int | None, events: Iterable[Event]) -> None:
     """Adds events; the last thing a transaction does.
 
     PostgreSQL hands out ids when rows are written and shows them when transactions commit, so without the

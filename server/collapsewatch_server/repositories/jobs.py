@@ -11,7 +11,12 @@ from collapsewatch_server.tables import Batch, JobRow, Project, Run
 
 SPACING_SECONDS = 1.0
 """Distance in the queue between jobs of one run: a run that sends many at once leaves room for others."""
+_SHORT_SPACING_SECONDS = 0.001
+DEFERRED = 1e12
+"""What is added to the place of a deferred job: more than any time, so that it comes behind all others."""
 _LARGEST_ID = 2**63 - 1
+# Fewer than the parameters that either database takes; the next look goes on where this one ended.
+_MOST_AT_ONCE = 10_000
 _GIVEN_BACK: dict[str, Any] = {
     "status": "queued",
     "starts": JobRow.starts - 1,
@@ -20,15 +25,58 @@ _GIVEN_BACK: dict[str, Any] = {
 }
 
 
-def add(session: Session, *, batch_pk: int, run_pk: int) -> tuple[int, float]:
-    """The new job's id and its place in the queue."""
-    last = select(func.max(JobRow.score)).where(JobRow.run_pk == run_pk, JobRow.status == "queued")
-    current, last_score = session.execute(select(now(), last.scalar_subquery())).one()
-    score = current if last_score is None else max(current, last_score + SPACING_SECONDS)
+def add(session: Session, *, batch_pk: int, run_pk: int, max_waiting: int) -> tuple[int, float]:
+    """The new job's id and its place in the queue, behind all of its run that are not deferred."""
+    current, score = _last_place(session, run_pk, max_waiting)
     job = JobRow(batch_pk=batch_pk, run_pk=run_pk, status="queued", score=score, starts=0, created_at=current)
     session.add(job)
     session.flush()
     return job.id, score
+
+
+def take_over(session: Session, job_id: int, *, batch_pk: int) -> float | None:
+    """Place of the job, which now stands for this batch; none unless it waits and nobody ever started it."""
+    statement = update(JobRow).where(JobRow.id == job_id, JobRow.status == "queued", JobRow.starts == 0)
+    return session.scalar(statement.values(batch_pk=batch_pk).returning(JobRow.score))
+
+
+def yield_batch(session: Session, job_id: int, *, batch_pk: int, to: int) -> None:
+    """Has the job stand for the batch `to`, if it stood for `batch_pk`."""
+    statement = update(JobRow).where(JobRow.id == job_id, JobRow.batch_pk == batch_pk)
+    session.execute(statement.values(batch_pk=to))
+
+
+def defer(session: Session, run_pk: int, max_waiting: int) -> list[tuple[int, float]]:
+    """Ids and new places of the run's oldest waiting jobs, those beyond `max_waiting`: behind all others."""
+    beyond = _beyond(session, run_pk, max_waiting, JobRow.score < DEFERRED)
+    if not beyond:
+        return []
+    statement = update(JobRow).where(JobRow.id.in_(beyond), JobRow.status == "queued")
+    statement = statement.values(deferred=True, score=JobRow.score + DEFERRED)
+    rows = session.execute(statement.returning(JobRow.id, JobRow.score))
+    return [(job_id, score) for job_id, score in rows]
+
+
+def thin(session: Session, run_pk: int, max_deferred: int) -> list[int]:
+    """Ids of the run's oldest deferred jobs, those beyond `max_deferred`, now laid aside unscored."""
+    beyond = _beyond(session, run_pk, max_deferred, JobRow.score >= DEFERRED)
+    if not beyond:
+        return []
+    statement = update(JobRow).where(JobRow.id.in_(beyond), JobRow.status == "queued")
+    error = f"laid aside unscored: more than {max_deferred} newer batches of the run were deferred"
+    values = {"status": "thinned", "finished_at": now(), "error": error}
+    return list(session.scalars(statement.values(values).returning(JobRow.id)))
+
+
+def crowded(session: Session, max_waiting: int) -> list[int]:
+    """Runs with more than `max_waiting` jobs that wait and are not deferred."""
+    statement = (
+        select(JobRow.run_pk)
+        .where(JobRow.status == "queued", JobRow.score < DEFERRED)
+        .group_by(JobRow.run_pk)
+        .having(func.count() > max_waiting)
+    )
+    return list(session.scalars(statement))
 
 
 def claimable(session: Session, job_id: int | None = None) -> bool:
@@ -58,6 +106,22 @@ def claim(session: Session, *, owner: str, lease_seconds: float, job_id: int | N
         "lease_until": now() + lease_seconds,
     }
     return session.scalar(statement.values(values).returning(JobRow))
+
+
+def holds_job(session: Session, owner: str) -> bool:
+    """Whether a job is leased to `owner`."""
+    held = select(JobRow.id).where(JobRow.status == "leased", JobRow.owner == owner).limit(1)
+    return session.scalar(held) is not None
+
+
+def claim_again(session: Session, *, owner: str, lease_seconds: float) -> JobRow | None:
+    """The job that `owner` holds, as if it had just claimed it; the start that it has counts once."""
+    held = select(JobRow.id).where(JobRow.status == "leased", JobRow.owner == owner)
+    held = _skip_locked(session, held.order_by(JobRow.score, JobRow.id).limit(1))
+    statement = update(JobRow).where(
+        JobRow.id == held.scalar_subquery(), JobRow.status == "leased", JobRow.owner == owner
+    )
+    return session.scalar(statement.values(lease_until=now() + lease_seconds).returning(JobRow))
 
 
 def beat(session: Session, job_id: int, *, owner: str, lease_seconds: float) -> bool:
@@ -113,11 +177,16 @@ def any_expired(session: Session) -> bool:
     return session.scalar(lost) is not None
 
 
-def retry(session: Session, job_id: int, run_pk: int) -> JobRow | None:
-    """The dead job, queued again at the end with all its starts; none unless it was dead."""
-    statement = update(JobRow).where(JobRow.id == job_id, JobRow.run_pk == run_pk, JobRow.status == "dead")
-    values = {"status": "queued", "starts": 0, "score": now(), "finished_at": None}
-    return session.scalar(statement.values(values).returning(JobRow))
+def retry(session: Session, job_id: int, run_pk: int, *, max_waiting: int) -> JobRow | None:
+    """The dead or thinned job, queued again at the end with all its starts; none unless it was one."""
+    statement = update(JobRow).where(
+        JobRow.id == job_id, JobRow.run_pk == run_pk, JobRow.status.in_(("dead", "thinned"))
+    )
+    _, score = _last_place(session, run_pk, max_waiting)
+    # Why it was thinned is no longer true; the last failure of a dead job still happened.
+    error = case((JobRow.status == "thinned", None), else_=JobRow.error)
+    values = {"status": "queued", "starts": 0, "score": score, "deferred": False, "finished_at": None}
+    return session.scalar(statement.values(**values, error=error).returning(JobRow))
 
 
 def queued(session: Session, limit: int) -> list[tuple[int, float]]:
@@ -130,6 +199,11 @@ def queued(session: Session, limit: int) -> list[tuple[int, float]]:
 def status_of(session: Session, job_id: int) -> str | None:
     """Status of the job; none when there is no such job."""
     return session.scalar(select(JobRow.status).where(JobRow.id == job_id))
+
+
+def run_of(session: Session, job_id: int) -> int | None:
+    """Row id of the job's run; none when there is no such job."""
+    return session.scalar(select(JobRow.run_pk).where(JobRow.id == job_id))
 
 
 def with_batch(session: Session, job_id: int) -> tuple[JobRow, Batch, Run, str] | None:
@@ -160,6 +234,40 @@ def counts(session: Session, run_pk: int) -> dict[str, int]:
     for status, count in session.execute(statement):
         found[status] = count
     return found
+
+
+def num_deferred(session: Session, run_pk: int) -> int:
+    """Number of the run's jobs that wait behind everything that is not deferred."""
+    statement = select(func.count()).where(
+        JobRow.run_pk == run_pk, JobRow.status == "queued", JobRow.score >= DEFERRED
+    )
+    return session.execute(statement).scalar_one()
+
+
+def _last_place(session: Session, run_pk: int, max_waiting: int) -> tuple[float, float]:
+    """The time, and the place behind all of the run's jobs that are not deferred.
+
+    No place lies further ahead than `max_waiting` spaced jobs reach: of a flood only the newest stay in
+    line, and they must not wait for the room that the deferred ones left.
+    """
+    last = select(func.max(JobRow.score)).where(
+        JobRow.run_pk == run_pk, JobRow.status == "queued", JobRow.score < DEFERRED
+    )
+    current, last_score = session.execute(select(now(), last.scalar_subquery())).one()
+    if last_score is None or last_score + SPACING_SECONDS <= current:
+        return current, current
+    is_far = last_score + SPACING_SECONDS > current + max_waiting * SPACING_SECONDS
+    return current, last_score + (_SHORT_SPACING_SECONDS if is_far else SPACING_SECONDS)
+
+
+def _beyond(session: Session, run_pk: int, limit: int, where: ColumnElement[bool]) -> Sequence[int]:
+    """The oldest of the run's queued jobs, of which `limit` newer ones wait.
+
+    A statement of its own: within the UPDATE, SQLite would look at every queued job of every run.
+    """
+    waiting = select(JobRow.id).where(JobRow.run_pk == run_pk, JobRow.status == "queued", where)
+    waiting = waiting.order_by(JobRow.score.desc(), JobRow.id.desc())
+    return session.scalars(waiting.limit(_MOST_AT_ONCE).offset(limit)).all()
 
 
 def _failed(retry: bool, max_starts: int) -> dict[str, Any]:

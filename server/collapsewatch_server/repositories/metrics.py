@@ -1,17 +1,39 @@
 """Metric points as rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, literal, select, union_all
+from sqlalchemy import and_, delete, func, literal, or_, select, union_all, update
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.scoring import MetricValue
+from collapsewatch_server.attempts import Segment
 from collapsewatch_server.db import insert
 from collapsewatch_server.tables import MetricPoint, Run
 
-# SQLite takes 32,766 parameters a statement, PostgreSQL 65,535; a row has seven.
-_ROWS_PER_STATEMENT = 4000
+_KEY = ("run_pk", "scope", "metric", "step", "attempt_pk")
+
+
+class Place(NamedTuple):
+    """Where values belong."""
+
+    run_pk: int
+    scope: str
+    step: int
+    attempt_pk: int
+    superseded: bool
+    """Whether a later attempt replayed the step."""
+
+
+class Scalar(NamedTuple):
+    """One plain value that a trainer logged."""
+
+    metric: str
+    step: int
+    value: float
+    logged_at: float
+    superseded: bool
+    """Whether a later attempt replayed the step."""
 
 
 class Point(NamedTuple):
@@ -23,72 +45,70 @@ class Point(NamedTuple):
     high: float | None
 
 
-def put(session: Session, run_pk: int, scope: str, step: int, values: Mapping[str, MetricValue]) -> None:
-    """Stores the step's values; a value that was there is replaced."""
-    put_rows(
-        session,
-        [
-            {"run_pk": run_pk, "scope": scope, "metric": metric, "step": step, **_columns(value)}
-            for metric, value in values.items()
-        ],
-    )
-
-
-def put_scalars(session: Session, run_pk: int, scope: str, points: Mapping[tuple[str, int], float]) -> None:
-    """Stores plain values by (metric, step); a value that was there is replaced."""
+def put(session: Session, values_of: Mapping[Place, Mapping[str, MetricValue]]) -> None:
+    """Stores values; a value that was there is replaced."""
     rows = [
         {
-            "run_pk": run_pk,
-            "scope": scope,
+            **place._asdict(),
             "metric": metric,
-            "step": step,
-            "value": value,
-            "low": None,
-            "high": None,
+            "value": value.value,
+            "low": value.low,
+            "high": value.high,
+            "logged_at": 0.0,
         }
-        for (metric, step), value in points.items()
+        for place, values in values_of.items()
+        for metric, value in values.items()
     ]
-    put_rows(session, rows)
+    _put_rows(session, rows, keep_later=False)
 
 
-def put_rows(session: Session, rows: Sequence[Mapping[str, object]]) -> None:
-    """Upserts rows of distinct keys."""
-    # Always in one order: on PostgreSQL two writers that lock the same rows in different orders deadlock.
-    rows = sorted(rows, key=lambda row: (row["run_pk"], row["scope"], row["metric"], row["step"]))
-    for start in range(0, len(rows), _ROWS_PER_STATEMENT):
-        statement = insert(session, MetricPoint).values(rows[start : start + _ROWS_PER_STATEMENT])
-        new = statement.excluded
-        session.execute(
-            statement.on_conflict_do_update(
-                index_elements=["run_pk", "scope", "metric", "step", "attempt_pk"],
-                set_={"value": new.value, "low": new.low, "high": new.high},
-            )
-        )
-
-
-def replace(session: Session, run_pk: int, scope: str, step: int, values: Mapping[str, MetricValue]) -> None:
-    """Makes these the step's values and removes all others."""
-    remove(session, run_pk, scope, step)
-    put(session, run_pk, scope, step, values)
-
-
-def remove(
-    session: Session, run_pk: int, scope: str, step: int, metrics: Iterable[str] | None = None
+def put_scalars(
+    session: Session, run_pk: int, scope: str, attempt_pk: int, scalars: Iterable[Scalar]
 ) -> None:
-    """Removes the step's values, or those of the named metrics."""
+    """Stores plain values of distinct (metric, step), unless the value that is there was logged later.
+
+    Of two that were logged at the very same moment the larger stays, whichever comes first.
+    """
+    about = {"run_pk": run_pk, "scope": scope, "attempt_pk": attempt_pk, "low": None, "high": None}
+    _put_rows(session, [{**about, **scalar._asdict()} for scalar in scalars], keep_later=True)
+
+
+def replace(session: Session, place: Place, values: Mapping[str, MetricValue]) -> None:
+    """Makes these the values of the place and removes all others."""
+    remove(session, place)
+    put(session, {place: values})
+
+
+def remove(session: Session, place: Place, metrics: Iterable[str] | None = None) -> None:
+    """Removes the values of the place, or those of the named metrics."""
     statement = delete(MetricPoint).where(
-        MetricPoint.run_pk == run_pk, MetricPoint.scope == scope, MetricPoint.step == step
+        MetricPoint.run_pk == place.run_pk,
+        MetricPoint.scope == place.scope,
+        MetricPoint.step == place.step,
+        MetricPoint.attempt_pk == place.attempt_pk,
     )
     if metrics is not None:
         statement = statement.where(MetricPoint.metric.in_(list(metrics)))
     session.execute(statement)
 
 
+def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bool) -> None:
+    """Says of the attempt's values in these steps whether a later attempt replayed them."""
+    statement = update(MetricPoint).where(
+        MetricPoint.run_pk == run_pk,
+        MetricPoint.attempt_pk == segment.attempt_pk,
+        MetricPoint.step >= segment.from_step,
+    )
+    if segment.until_step is not None:
+        statement = statement.where(MetricPoint.step < segment.until_step)
+    session.execute(statement.values(superseded=superseded))
+
+
 def names(session: Session, run_pk: int) -> dict[str, list[str]]:
-    """Names of the run's metrics by scope, both sorted."""
+    """Names of the metrics of the run's own series by scope, both sorted."""
     statement = (
         select(MetricPoint.scope, MetricPoint.metric)
-        .where(MetricPoint.run_pk == run_pk)
+        .where(MetricPoint.run_pk == run_pk, ~MetricPoint.superseded)
         .distinct()
         .order_by(MetricPoint.scope, MetricPoint.metric)
     )
@@ -99,12 +119,21 @@ def names(session: Session, run_pk: int) -> dict[str, list[str]]:
 
 
 def series(
-    session: Session, run_pk: int, scope: str, metrics: Sequence[str], since_step: int
+    session: Session,
+    run_pk: int,
+    scope: str,
+    metrics: Sequence[str],
+    since_step: int,
+    attempt_pk: int | None = None,
 ) -> dict[str, list[Point]]:
-    """Points of each named metric in step order; of all the scope's metrics when none is named."""
+    """Points of each named metric in step order; of all the scope's metrics when none is named.
+
+    They are the run's own, or those of one attempt, whether another has replayed them or not.
+    """
     statement = (
         select(MetricPoint.metric, MetricPoint.step, MetricPoint.value, MetricPoint.low, MetricPoint.high)
         .where(MetricPoint.run_pk == run_pk, MetricPoint.scope == scope, MetricPoint.step >= since_step)
+        .where(~MetricPoint.superseded if attempt_pk is None else MetricPoint.attempt_pk == attempt_pk)
         .order_by(MetricPoint.metric, MetricPoint.step)
     )
     if metrics:
@@ -128,6 +157,7 @@ def latest(
             MetricPoint.run_pk == Run.id,
             MetricPoint.scope == pairs.c.scope,
             MetricPoint.metric == pairs.c.metric,
+            ~MetricPoint.superseded,
         )
         .order_by(MetricPoint.step.desc())
         .limit(1)
@@ -156,7 +186,12 @@ def sparklines(
             from_newest.label("position"),
             total.label("total"),
         )
-        .where(MetricPoint.run_pk.in_(run_pks), MetricPoint.scope == scope, MetricPoint.metric == metric)
+        .where(
+            MetricPoint.run_pk.in_(run_pks),
+            MetricPoint.scope == scope,
+            MetricPoint.metric == metric,
+            ~MetricPoint.superseded,
+        )
         .subquery()
     )
     stride = (numbered.c.total + (max_points - 1)) // max_points
@@ -171,5 +206,19 @@ def sparklines(
     return found
 
 
-def _columns(value: MetricValue) -> dict[str, float | None]:
-    return {"value": value.value, "low": value.low, "high": value.high}
+def _put_rows(session: Session, rows: list[dict[str, Any]], *, keep_later: bool) -> None:
+    if not rows:
+        return
+    # Always in one order: on PostgreSQL two writers that lock the same rows in different orders deadlock.
+    rows = sorted(rows, key=lambda row: tuple(row[name] for name in _KEY))
+    # One statement for all rows and its values row by row: to compile the values of all into one statement
+    # takes longer than to store them.
+    statement = insert(session, MetricPoint.__table__)
+    new = statement.excluded
+    same_time = and_(new.logged_at == MetricPoint.logged_at, new.value > MetricPoint.value)
+    statement = statement.on_conflict_do_update(
+        index_elements=_KEY,
+        set_={name: new[name] for name in ("value", "low", "high", "logged_at", "superseded")},
+        where=or_(new.logged_at > MetricPoint.logged_at, same_time) if keep_later else None,
+    )
+    session.execute(statement, rows)

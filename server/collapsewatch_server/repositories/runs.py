@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import case, func, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import insert, is_postgresql, now
@@ -76,10 +76,14 @@ def change(session: Session, run_pk: int, **values: Any) -> None:
     session.execute(update(Run).where(Run.id == run_pk).values(updated_at=now(), **values))
 
 
-def touch(session: Session, run_pk: int, step: int) -> None:
-    """Notes that something of `step` arrived now."""
-    furthest = case((Run.last_step >= step, Run.last_step), else_=step)
-    session.execute(update(Run).where(Run.id == run_pk).values(updated_at=now(), last_step=furthest))
+def state_of(session: Session, run_pk: int) -> str:
+    """Where the run is in its life, as the transaction sees it now."""
+    return session.execute(select(Run.state).where(Run.id == run_pk)).scalar_one()
+
+
+def touch(session: Session, run_pk: int, last_step: int | None) -> None:
+    """Notes that something arrived now, and which step is the run's last."""
+    session.execute(update(Run).where(Run.id == run_pk).values(updated_at=now(), last_step=last_step))
 
 
 def lock(session: Session, run_pk: int) -> None:

@@ -1,103 +1,119 @@
-"""The alerts of one scope of a run while its evaluations are folded, perhaps again, in step order.
+"""The alerts of one scope of a run, as they follow from what the alert rules said along the lineages.
 
-Pure: the rows are handed in, and what has to be stored is handed out.
+Pure: what was said and what is stored are handed in, and what has to be stored is handed out.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from collapsewatch_server.alerts.transitions import AlertTransition
+from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.tables import Json
+
+Key = tuple[int, str, int]
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert; without an id while it is not stored."""
+    """One alert; without an id and times while it is not stored."""
 
+    attempt_pk: int
+    """In whose fold it was opened."""
     rule: str
     severity: str
     title: str
     message: str
     evidence: Json
     opened_step: int
-    opened_at: float
+    superseded: bool = False
+    """Whether a later attempt replayed the step at which it was opened."""
     resolved_step: int | None = None
+    opened_at: float = 0.0
     resolved_at: float | None = None
     alert_id: int | None = None
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same alert when it is derived again."""
+        return (self.attempt_pk, self.rule, self.opened_step)
 
     @property
     def status(self) -> str:
         return "open" if self.resolved_step is None else "resolved"
 
 
-@dataclass
-class AlertBook:
-    """Alerts as they stand after the last step that was folded."""
+class Said(NamedTuple):
+    """What the rules said at one step of one attempt, in the order in which it happened."""
 
-    stored: Sequence[Alert]
-    """As the database has them: all that are open, or moved at or after the first step to be folded."""
-    from_step: int
-    """First step that is folded: what happened from there on is forgotten, then derived anew."""
-    now: float
-    """Time of what happens now for the first time."""
-    _alerts: list[Alert] = field(init=False)
-    _forgotten: dict[tuple[str, int], Alert] = field(init=False)
-    _resolved: dict[tuple[str, int], Alert] = field(init=False)
+    attempt_pk: int
+    step: int
+    transitions: Sequence[AlertTransition]
 
-    def __post_init__(self) -> None:
-        kept = [alert for alert in self.stored if alert.opened_step < self.from_step]
-        self._forgotten = {
-            (alert.rule, alert.opened_step): alert
-            for alert in self.stored
-            if alert.opened_step >= self.from_step
-        }
-        self._resolved = {
-            (alert.rule, alert.opened_step): alert for alert in self.stored if alert.resolved_step is not None
-        }
-        self._alerts = [self._as_before(alert) for alert in kept]
 
-    def apply(self, step: int, transitions: Iterable[AlertTransition]) -> None:
-        """What the rules said at `step`; steps come in order."""
+def alerts_along(lineages: Lineages, said: Iterable[Said]) -> list[Alert]:
+    """Every alert of every attempt, in the order of their steps.
+
+    An alert that was open when another attempt took over goes on in each of them; how it went on in the
+    newest lineage that holds it is what counts.
+    """
+    ordered = sorted(said, key=lambda one: one.step)
+    found: dict[Key, Alert] = {}
+    for attempt in reversed(lineages.attempts):
+        along = [one for one in ordered if lineages.owner(attempt.pk, one.step) == one.attempt_pk]
+        for alert in _alerts_of(along):
+            found.setdefault(alert.key, alert)
+    return [
+        replace(alert, superseded=lineages.is_superseded(alert.attempt_pk, alert.opened_step))
+        for alert in sorted(found.values(), key=lambda alert: (alert.opened_step, alert.key))
+    ]
+
+
+def changes(stored: Iterable[Alert], derived: Iterable[Alert], now: float) -> tuple[list[Alert], list[Alert]]:
+    """(alerts to be stored, new or changed; stored alerts that, seen in step order, never were).
+
+    An alert that is derived again keeps its id and its times: people have seen it.
+    """
+    known = {alert.key: alert for alert in stored}
+    changed = []
+    for alert in derived:
+        before = known.pop(alert.key, None)
+        alert = _with_times(alert, before, now)
+        if alert != before:
+            changed.append(alert)
+    return changed, list(known.values())
+
+
+def _alerts_of(said: Iterable[Said]) -> list[Alert]:
+    alerts: list[Alert] = []
+    open_at: dict[str, int] = {}
+    for attempt_pk, step, transitions in said:
         for transition in transitions:
             if transition.kind == "open":
-                self._open(step, transition)
-            else:
-                self._resolve(step, transition.rule)
+                open_at[transition.rule] = len(alerts)
+                alerts.append(_opened(attempt_pk, step, transition))
+            elif transition.rule in open_at:
+                position = open_at.pop(transition.rule)
+                alerts[position] = replace(alerts[position], resolved_step=step)
+    return alerts
 
-    def changes(self) -> tuple[list[Alert], list[Alert]]:
-        """(alerts to be stored, new or changed; alerts that, seen in step order, never were)."""
-        before = {alert.alert_id: alert for alert in self.stored}
-        kept = {alert.alert_id for alert in self._alerts}
-        changed = [
-            alert for alert in self._alerts if alert.alert_id is None or before[alert.alert_id] != alert
-        ]
-        return changed, [alert for alert in self.stored if alert.alert_id not in kept]
 
-    def _as_before(self, alert: Alert) -> Alert:
-        if alert.resolved_step is not None and alert.resolved_step >= self.from_step:
-            return replace(alert, resolved_step=None, resolved_at=None)
-        return alert
+def _opened(attempt_pk: int, step: int, transition: AlertTransition) -> Alert:
+    return Alert(
+        attempt_pk=attempt_pk,
+        rule=transition.rule,
+        severity=transition.severity,
+        title=transition.title,
+        message=transition.message,
+        evidence=dict(transition.evidence),
+        opened_step=step,
+    )
 
-    def _open(self, step: int, transition: AlertTransition) -> None:
-        # The same alert, derived again, keeps its id and its time: people have seen it.
-        known = self._forgotten.get((transition.rule, step))
-        self._alerts.append(
-            Alert(
-                rule=transition.rule,
-                severity=transition.severity,
-                title=transition.title,
-                message=transition.message,
-                evidence=dict(transition.evidence),
-                opened_step=step,
-                opened_at=self.now if known is None else known.opened_at,
-                alert_id=None if known is None else known.alert_id,
-            )
-        )
 
-    def _resolve(self, step: int, rule: str) -> None:
-        for position, alert in enumerate(self._alerts):
-            if alert.rule == rule and alert.resolved_step is None:
-                known = self._resolved.get((rule, alert.opened_step))
-                same = known is not None and known.resolved_step == step
-                resolved_at = known.resolved_at if known is not None and same else self.now
-                self._alerts[position] = replace(alert, resolved_step=step, resolved_at=resolved_at)
+def _with_times(alert: Alert, before: Alert | None, now: float) -> Alert:
+    resolved_at = None if alert.resolved_step is None else now
+    if before is None:
+        return replace(alert, opened_at=now, resolved_at=resolved_at)
+    if alert.resolved_step == before.resolved_step:
+        resolved_at = before.resolved_at
+    return replace(alert, opened_at=before.opened_at, resolved_at=resolved_at, alert_id=before.alert_id)

@@ -1,20 +1,31 @@
-"""Runs the fold of one scope in step order and stores what it says; part of the results' transaction."""
+"""Runs the folds of one scope along the lineages of a run and stores what they say; part of a transaction."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.scoring import MetricValue, ScopeEvaluation, ScorerLabel
+from collapsewatch_server.alerts.transitions import AlertTransition
+from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.folds.run_fold import Evaluation, FoldOutput, FoldState, fold, initial_state
 from collapsewatch_server.repositories import alerts, clock, evaluations, metrics
 from collapsewatch_server.repositories.evaluations import FoldInput
 from collapsewatch_server.repositories.events import Event
-from collapsewatch_server.results.alert_book import Alert, AlertBook
+from collapsewatch_server.repositories.metrics import Place
+from collapsewatch_server.results.alert_book import Alert, Said, alerts_along, changes
 from collapsewatch_server.tables import AlertRow, Json
 
 log = logging.getLogger(__name__)
+
+# A late step of a long run folds thousands of evaluations: neither all in memory nor a statement for each.
+_CHUNK = 200
+
+
+class _OldState(Exception):
+    """A stored state was written by another version of the folds."""
 
 
 @dataclass(frozen=True)
@@ -25,42 +36,92 @@ class ScopeOfRun:
     run_id: str
     project: str
     scope: str
+    lineages: Lineages
 
 
-def refold(session: Session, target: ScopeOfRun, from_step: int) -> list[Event]:
-    """Folds every evaluation from `from_step` on, as if none of them had been folded before.
+def refold(
+    session: Session, target: ScopeOfRun, from_steps: Mapping[int, int], *, alerts_changed: bool
+) -> list[Event]:
+    """Folds evaluations as if none of them had been folded before: of each attempt those from its step on.
 
-    The usual call finds one evaluation, the newest. A late one takes the state of the evaluation before it,
-    and all after it are folded again: their derived metrics and alerts are those of an arrival in order.
+    The usual call finds one evaluation, the newest. A late one takes the state of the evaluation before it
+    in its lineage, and all that build on it are folded again: what is derived is that of an arrival in order.
+
+    Args:
+        from_steps: First step to fold by attempt.
+        alerts_changed: What the alert rules said may have changed apart from what is folded here.
 
     Returns:
         Events of the alerts that opened, changed or vanished.
     """
-    state, from_step = _state_before(session, target, from_step)
-    stored = [_alert(row) for row in alerts.touching(session, target.run_pk, target.scope, from_step)]
-    book = AlertBook(stored, from_step, clock.read(session))
-    inputs = evaluations.to_fold(session, target.run_pk, target.scope, from_step)
-    for given in inputs:
-        state, output = fold(state, _evaluation(given))
-        _store_derived(session, target, given, output)
-        evaluations.save_fold(session, given.evaluation_id, state.to_json(), _document(output))
-        book.apply(given.step, output.transitions)
-    if len(inputs) > 1:
-        log.info(
-            "late step folded", extra={"run": target.run_id, "step": from_step, "num_steps": len(inputs)}
-        )
-    return _store_alerts(session, target, book)
-
-
-def _state_before(session: Session, target: ScopeOfRun, from_step: int) -> tuple[FoldState, int]:
-    stored = evaluations.state_before(session, target.run_pk, target.scope, from_step)
-    if stored is None:
-        return initial_state(), from_step
     try:
-        return FoldState.from_json(stored), from_step
-    except ValueError:
-        # Written by an older version of the folds: begin at the beginning, once.
-        return initial_state(), 0
+        said_otherwise = _fold_attempts(session, target, from_steps)
+    except _OldState:
+        # Begin at the beginning, once.
+        everything = {attempt.pk: 0 for attempt in target.lineages.attempts}
+        said_otherwise = _fold_attempts(session, target, everything)
+    return _sync_alerts(session, target) if said_otherwise or alerts_changed else []
+
+
+def _fold_attempts(session: Session, target: ScopeOfRun, from_steps: Mapping[int, int]) -> bool:
+    """Whether the alert rules said anything that they had not said before."""
+    said_otherwise, num_folded = False, 0
+    # In order: an attempt begins with the state that an earlier one had.
+    for attempt in target.lineages.attempts:
+        own_from = target.lineages.own_from(attempt.pk)
+        if attempt.pk not in from_steps or own_from is None:
+            continue
+        step = max(from_steps[attempt.pk], own_from)
+        said, count = _fold_attempt(session, target, attempt.pk, step)
+        said_otherwise, num_folded = said_otherwise or said, num_folded + count
+    if num_folded > 1:
+        facts = {"run": target.run_id, "scope": target.scope, "num_evaluations": num_folded}
+        log.info("late step folded", extra=facts)
+    return said_otherwise
+
+
+def _fold_attempt(session: Session, target: ScopeOfRun, attempt_pk: int, step: int) -> tuple[bool, int]:
+    run_pk, scope = target.run_pk, target.scope
+    said_otherwise, count = False, 0
+    state: FoldState | None = None
+    while inputs := evaluations.to_fold(session, run_pk, scope, attempt_pk, step, _CHUNK):
+        state = _state_before(session, target, attempt_pk, step) if state is None else state
+        folds, derived = [], {}
+        for given in inputs:
+            state, output = fold(state, _evaluation(given))
+            place = Place(run_pk, scope, given.step, attempt_pk, given.superseded)
+            derived[place] = _derived(session, place, given.fold_output, output)
+            moves = [asdict(transition) for transition in output.transitions] or None
+            said_otherwise = said_otherwise or moves != given.alert_moves
+            folds.append(_columns_of_fold(given.evaluation_id, state, output, moves))
+        metrics.put(session, derived)
+        evaluations.save_folds(session, folds)
+        count += len(inputs)
+        step = inputs[-1].step + 1
+    return said_otherwise, count
+
+
+def unfold(session: Session, target: ScopeOfRun, attempt_pk: int) -> None:
+    """Takes back what folds made of the attempt's evaluations that its own lineage does not hold any more."""
+    own_from = target.lineages.own_from(attempt_pk)
+    if not own_from:
+        return
+    found = evaluations.folded_before(session, target.run_pk, target.scope, attempt_pk, own_from)
+    for _, step, superseded, output in found:
+        place = Place(target.run_pk, target.scope, step, attempt_pk, superseded)
+        metrics.remove(session, place, output["derived"])
+    evaluations.save_folds(session, [{"row_id": row_id, **evaluations.NOT_FOLDED} for row_id, *_ in found])
+
+
+def _state_before(session: Session, target: ScopeOfRun, attempt_pk: int, step: int) -> FoldState:
+    lineage = target.lineages.before(attempt_pk, step)
+    stored = evaluations.state_before(session, target.run_pk, target.scope, lineage)
+    if stored is None:
+        return initial_state()
+    try:
+        return FoldState.from_json(stored)
+    except ValueError as error:
+        raise _OldState from error
 
 
 def _evaluation(given: FoldInput) -> Evaluation:
@@ -90,33 +151,55 @@ def _document(output: FoldOutput) -> dict[str, Any]:
     }
 
 
-def _store_derived(session: Session, target: ScopeOfRun, given: FoldInput, output: FoldOutput) -> None:
-    before = set() if given.fold_output is None else set(given.fold_output["derived"])
-    gone = before - set(output.derived)
+def _columns_of_fold(
+    evaluation_id: int, state: FoldState, output: FoldOutput, moves: list[Json] | None
+) -> Json:
+    return {
+        "row_id": evaluation_id,
+        "fold_state": state.to_json(),
+        "fold_output": _document(output),
+        "alert_moves": moves,
+        "regime": output.regime,
+        "reason": output.reason,
+    }
+
+
+def _derived(
+    session: Session, place: Place, before: Json | None, output: FoldOutput
+) -> dict[str, MetricValue]:
+    gone = set() if before is None else set(before["derived"]) - set(output.derived)
     if gone:
-        metrics.remove(session, target.run_pk, target.scope, given.step, gone)
-    values = {name: MetricValue(value=value) for name, value in output.derived.items()}
-    metrics.put(session, target.run_pk, target.scope, given.step, values)
+        metrics.remove(session, place, gone)
+    return {name: MetricValue(value=value) for name, value in output.derived.items()}
 
 
-def _store_alerts(session: Session, target: ScopeOfRun, book: AlertBook) -> list[Event]:
-    changed, vanished = book.changes()
+def _sync_alerts(session: Session, target: ScopeOfRun) -> list[Event]:
+    said = [
+        Said(attempt_pk, step, [AlertTransition(**move) for move in moves])
+        for attempt_pk, step, moves in evaluations.alert_moves(session, target.run_pk, target.scope)
+    ]
+    stored = [_alert(row) for row in alerts.of_scope(session, target.run_pk, target.scope)]
+    changed, vanished = changes(stored, alerts_along(target.lineages, said), clock.read(session))
     found = []
     for alert in vanished:
         assert alert.alert_id is not None
         alerts.remove(session, alert.alert_id)
         found.append(_event(target, alert, alert.alert_id, "withdrawn"))
     for alert in changed:
-        values = _columns(alert)
-        if alert.alert_id is None:
-            alert_id = alerts.add(session, run_pk=target.run_pk, scope=target.scope, **values)
-            facts = {"run": target.run_id, "rule": alert.rule, "step": alert.opened_step}
-            log.warning("alert opened", extra={**facts, "severity": alert.severity})
-        else:
-            alert_id = alert.alert_id
-            alerts.change(session, alert_id, **values)
-        found.append(_event(target, alert, alert_id, alert.status))
+        alert_id = _store_alert(session, target, alert)
+        found.append(_event(target, alert, alert_id, "superseded" if alert.superseded else alert.status))
     return found
+
+
+def _store_alert(session: Session, target: ScopeOfRun, alert: Alert) -> int:
+    values = _columns(alert)
+    if alert.alert_id is not None:
+        alerts.change(session, alert.alert_id, **values)
+        return alert.alert_id
+    if not alert.superseded:
+        facts = {"run": target.run_id, "rule": alert.rule, "step": alert.opened_step}
+        log.warning("alert opened", extra={**facts, "severity": alert.severity})
+    return alerts.add(session, run_pk=target.run_pk, scope=target.scope, **values)
 
 
 def _event(target: ScopeOfRun, alert: Alert, alert_id: int, status: str) -> Event:
@@ -136,11 +219,13 @@ def _event(target: ScopeOfRun, alert: Alert, alert_id: int, status: str) -> Even
 
 def _columns(alert: Alert) -> dict[str, Any]:
     return {
+        "attempt_pk": alert.attempt_pk,
         "rule": alert.rule,
         "severity": alert.severity,
         "status": alert.status,
         "opened_step": alert.opened_step,
         "resolved_step": alert.resolved_step,
+        "superseded": alert.superseded,
         "opened_at": alert.opened_at,
         "resolved_at": alert.resolved_at,
         "title": alert.title,
@@ -151,13 +236,16 @@ def _columns(alert: Alert) -> dict[str, Any]:
 
 def _alert(row: AlertRow) -> Alert:
     assert row.opened_step is not None
+    assert row.attempt_pk is not None
     return Alert(
+        attempt_pk=row.attempt_pk,
         rule=row.rule,
         severity=row.severity,
         title=row.title,
         message=row.message,
         evidence=row.evidence,
         opened_step=row.opened_step,
+        superseded=row.superseded,
         opened_at=row.opened_at,
         resolved_step=row.resolved_step,
         resolved_at=row.resolved_at,

@@ -7,10 +7,12 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE, RAGEN_PREFIX, TRAINER_SCOPE
 from collapsewatch.contracts.scoring import MetricValue, ScopeEvaluation, ScoringResult
+from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import ErrorDetail, InvalidBody, JobNotFound, wrong
-from collapsewatch_server.repositories import batches, evaluations, events, jobs, metrics, runs
+from collapsewatch_server.repositories import attempts, batches, evaluations, events, jobs, metrics, runs
 from collapsewatch_server.repositories.events import Event
+from collapsewatch_server.repositories.metrics import Place
 from collapsewatch_server.results.folding import ScopeOfRun, refold
 from collapsewatch_server.tables import Batch, Run
 
@@ -42,11 +44,14 @@ class Results:
         if status == "done":
             return False
         with self._database.write_session() as session:
-            found = jobs.with_batch(session, job_id)
-            if found is None:
+            run_pk = jobs.run_of(session, job_id)
+            if run_pk is None:
                 raise JobNotFound(job_id)
+            runs.lock(session, run_pk)
+            # Read while the run is held: a late shard may just have moved the job to another batch.
+            found = jobs.with_batch(session, job_id)
+            assert found is not None
             _, batch, run, project = found
-            runs.lock(session, run.id)
             if not jobs.finish(session, job_id):
                 return False
             events.add(session, run.id, _store(session, run, project, batch, result))
@@ -65,26 +70,44 @@ class Results:
 
 
 def _store(session: Session, run: Run, project: str, batch: Batch, result: ScoringResult) -> list[Event]:
-    """Events of what changed; nothing that is shown does while a batch accepted later stands for the step."""
-    stands = batches.add_result(session, batch, result)
+    """Events of what changed; nothing is shown of a batch while one that was logged later stands."""
+    attempt_pk = batch.attempt_pk
+    assert attempt_pk is not None
+    lineages = attempts.of_run(session, run.id)
+    superseded = lineages.is_superseded(attempt_pk, batch.step)
+    stands = batches.add_result(session, batch, result, superseded=superseded)
     scorer = result.scorer.model_dump(mode="json")
     for evaluation in result.evaluations:
         document = evaluation.model_dump(mode="json", exclude_none=True)
-        evaluations.add(session, batch, evaluation.scope, scorer, document, current=stands)
+        evaluations.add(
+            session, batch, evaluation.scope, scorer, document, current=stands, superseded=superseded
+        )
     runs.change(session, run.id)
     if not stands:
         return []
     # A scope that only an earlier batch of the step had goes with that batch.
-    points: dict[str, dict[str, MetricValue]] = {scope: {} for scope in evaluations.supersede(session, batch)}
+    replaced = evaluations.stand_down(session, batch)
+    points: dict[str, dict[str, MetricValue]] = {scope: {} for scope in replaced}
     points |= {evaluation.scope: _points(evaluation) for evaluation in result.evaluations}
+    from_steps = _to_fold(lineages, attempt_pk, batch.step)
     about = {"run_id": run.run_id, "project": project, "step": batch.step}
-    metrics.replace(session, run.id, BATCH_SCOPE, batch.step, result.batch_metrics)
+    metrics.replace(
+        session, Place(run.id, BATCH_SCOPE, batch.step, attempt_pk, superseded), result.batch_metrics
+    )
     found = [Event("metrics", {**about, "scope": BATCH_SCOPE})]
     for scope, values in points.items():
-        metrics.replace(session, run.id, scope, batch.step, values)
-        found += refold(session, ScopeOfRun(run.id, run.run_id, project, scope), batch.step)
+        metrics.replace(session, Place(run.id, scope, batch.step, attempt_pk, superseded), values)
+        target = ScopeOfRun(run.id, run.run_id, project, scope, lineages)
+        found += refold(session, target, from_steps, alerts_changed=scope in replaced)
         found.append(Event("metrics", {**about, "scope": scope}))
     return found
+
+
+def _to_fold(lineages: Lineages, attempt_pk: int, step: int) -> dict[int, int]:
+    """First step to fold of every attempt whose lineage holds this step."""
+    if lineages.owner(attempt_pk, step) != attempt_pk:
+        return {}
+    return {attempt_pk: step} | {attempt.pk: 0 for attempt in lineages.building_on(attempt_pk, step)}
 
 
 def _points(evaluation: ScopeEvaluation) -> dict[str, MetricValue]:

@@ -1,9 +1,11 @@
 """Whether the process lives, and whether it can do its work."""
 
+import shutil
 import time
 import uuid
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import APIRouter, Response, status
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,6 +17,9 @@ from collapsewatch_server.web.deps import Services, ServicesDep
 
 router = APIRouter(tags=["health"])
 
+_PROBE = b"ready"
+_MIN_FREE_BYTES = 4 * 2**20
+
 
 @router.get("/healthz")
 async def healthz() -> Health:
@@ -24,7 +29,10 @@ async def healthz() -> Health:
 
 @router.get("/readyz", responses={503: {"model": Readiness, "description": "The work cannot be done now."}})
 def readyz(services: ServicesDep, response: Response) -> Readiness:
-    """Asks the database, the blob store and Redis, each by using it."""
+    """Asks the database, the blob store and Redis, each by using it, and whether a worker is there.
+
+    Without a worker, or without Redis, the service is `degraded`: data is taken in and scored later.
+    """
     checks = {
         "database": _timed(lambda: _check_database(services)),
         "blobs": _timed(lambda: _check_blobs(services)),
@@ -34,6 +42,7 @@ def readyz(services: ServicesDep, response: Response) -> Readiness:
     if not (checks["database"].ok and checks["blobs"].ok):
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
         return Readiness(status="not_ready", checks=checks)
+    checks["worker"] = _timed(lambda: _check_worker(services))
     return Readiness(status="ready" if all(c.ok for c in checks.values()) else "degraded", checks=checks)
 
 
@@ -47,18 +56,45 @@ def _check_database(services: Services) -> str:
     try:
         with services.database.read_session() as session:
             found = schema.revision(session)
+        if found == (wanted := newest_revision()):
+            # A full disk or a database that is only a copy still answers questions.
+            with services.database.write_session() as session:
+                schema.touch(session)
     except SQLAlchemyError as error:
-        return f"the database does not answer: {type(error).__name__}"
-    wanted = newest_revision()
-    return "" if found == wanted else f"the schema is {found}, expected {wanted}"
+        return f"the database cannot be written: {type(error).__name__}"
+    if found != wanted:
+        return f"the schema is {found}, expected {wanted}"
+    url = services.database.url
+    if url.drivername != "sqlite" or url.database is None:
+        return ""
+    return _room(shutil.disk_usage(Path(url.database).parent).free, "database")
 
 
 def _check_blobs(services: Services) -> str:
     key = f"health/{uuid.uuid4().hex}"
     try:
-        services.blobs.write(key, b"ready")
-        found = services.blobs.read(key)
-        services.blobs.delete(key)
+        try:
+            services.blobs.write(key, _PROBE)
+            found = services.blobs.read(key)
+        finally:
+            services.blobs.delete(key)
     except (OSError, KeyError) as error:
-        return f"the blob store does not work: {type(error).__name__}"
-    return "" if found == b"ready" else "the blob store answers with something else"
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        return f"the blob store does not work: {reason}"
+    if found != _PROBE:
+        return "the blob store answers with something else"
+    disk = services.service.disk()
+    return "" if disk is None else _room(disk.free_bytes, "blobs")
+
+
+def _check_worker(services: Services) -> str:
+    try:
+        num_live = services.service.num_live_workers()
+    except SQLAlchemyError as error:
+        return f"nobody knows: {type(error).__name__}"
+    return "" if num_live else "no worker is running: batches are taken in and scored once there is one"
+
+
+def _room(free_bytes: int, what: str) -> str:
+    # A nearly full disk still takes the small probe, and then refuses the next batch.
+    return "" if free_bytes >= _MIN_FREE_BYTES else f"the disk of the {what} is full: {free_bytes} bytes left"

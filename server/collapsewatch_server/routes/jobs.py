@@ -1,4 +1,4 @@
-"""The scoring jobs of a run, and another try for a dead one."""
+"""The scoring jobs of a run, and another try for one that was laid aside."""
 
 from fastapi import APIRouter, Depends
 
@@ -18,6 +18,9 @@ def list_jobs(run_id: RunId, services: ServicesDep, status: JobStatus | None = N
     "/runs/{run_id}/jobs/{job_id}/retry", dependencies=[Depends(same_origin)], responses=errors(403, 409)
 )
 def retry_job(run_id: RunId, job_id: JobId, services: ServicesDep) -> JobStatusView:
-    """Queues a dead job again. For the page: a browser may send it from the page's own origin only."""
+    """Queues a dead or thinned job again.
+
+    For the page: a browser may send it from the page's own origin only.
+    """
     services.queue.retry(services.reading.find_run(run_id), job_id)
     return JobStatusView(status="queued")

@@ -21,6 +21,16 @@ router = APIRouter(prefix="/api/v1", tags=["read"], responses=errors(*READ_ERROR
 
 Name = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
 
+AttemptId = Annotated[
+    str | None,
+    Query(
+        alias="attempt",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$",
+        description="Answers with all that belongs to this attempt, also what a later one replayed; when "
+        "absent with the run's own series, which holds every step once.",
+    ),
+]
+
 
 @router.get("/projects")
 def list_projects(services: ServicesDep) -> views.ProjectList:
@@ -52,20 +62,25 @@ def get_series(
     metric: Annotated[list[Name] | None, Query(max_length=500)] = None,
     since_step: SinceStep = 0,
     max_points: Annotated[int, Query(ge=10, le=20_000)] = 2000,
+    attempt: AttemptId = None,
 ) -> views.SeriesView:
     """Series of the named metrics, or of all metrics of the scope.
 
     A series longer than `max_points` keeps its first and last point and the extremes of every stretch.
     """
-    return services.reading.series(run_id, scope, metric or [], since_step, max_points)
+    return services.reading.series(run_id, scope, metric or [], since_step, max_points, attempt)
 
 
 @router.get("/runs/{run_id}/trajectory")
 def get_trajectory(
-    run_id: RunId, services: ServicesDep, scope: ScopeQuery = DEFAULT_SCOPE, since_step: SinceStep = 0
+    run_id: RunId,
+    services: ServicesDep,
+    scope: ScopeQuery = DEFAULT_SCOPE,
+    since_step: SinceStep = 0,
+    attempt: AttemptId = None,
 ) -> views.TrajectoryView:
     """The run's way through the quadrant of diversity and input dependence."""
-    return services.reading.trajectory(run_id, scope, since_step)
+    return services.reading.trajectory(run_id, scope, since_step, attempt)
 
 
 @router.get("/runs/{run_id}/alerts")
@@ -76,10 +91,14 @@ def list_alerts(run_id: RunId, services: ServicesDep) -> views.AlertList:
 
 @router.get("/runs/{run_id}/steps/{step}")
 def get_step(
-    run_id: RunId, step: StepPath, services: ServicesDep, scope: ScopeQuery = DEFAULT_SCOPE
+    run_id: RunId,
+    step: StepPath,
+    services: ServicesDep,
+    scope: ScopeQuery = DEFAULT_SCOPE,
+    attempt: AttemptId = None,
 ) -> views.StepView:
     """One step in one scope: every prompt, every group, every filter."""
-    return services.reading.step(run_id, step, scope)
+    return services.reading.step(run_id, step, scope, attempt)
 
 
 @router.get("/metrics-info")

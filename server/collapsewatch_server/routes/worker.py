@@ -1,6 +1,5 @@
 """What workers call: claim a job, keep it, hand in what came of it."""
 
-import asyncio
 import time
 from typing import Annotated
 
@@ -36,14 +35,18 @@ async def claim(
 ) -> Job | Response:
     """Leases a job to the worker; waits up to `wait_seconds` for one. The lease ends unless it is kept."""
     deadline = time.monotonic() + body.wait_seconds
+    claims = services.claims
     # Between two looks the call holds neither a thread nor a connection, however many workers wait.
-    while not services.hub.closed and not await request.is_disconnected():
+    while not claims.closed and not await request.is_disconnected():
+        sequence = claims.sequence
         job = await run_in_threadpool(services.queue.claim, body)
         if job is not None:
             return job
-        if time.monotonic() >= deadline:
+        left_seconds = deadline - time.monotonic()
+        if left_seconds <= 0:
             break
-        await asyncio.sleep(services.settings.poll_seconds)
+        # Jobs that another server process queued ring no bell here.
+        await claims.wait(sequence, min(services.settings.poll_seconds, left_seconds))
     return Response(status_code=status.HTTP_204_NO_CONTENT)
 
 

@@ -1,25 +1,30 @@
 """Request bodies: read up to a limit, unfolded up to a limit, checked, and explained when they are wrong."""
 
+import asyncio
 import logging
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import zstandard
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from collapsewatch_server.errors import (
     BodyTooLarge,
+    BodyTooSlow,
     ErrorDetail,
     InvalidBody,
     MalformedRequest,
     UnsupportedEncoding,
     wrong,
 )
+from collapsewatch_server.web.crowding import refuse_crowded
+from collapsewatch_server.web.gate import Place
 from collapsewatch_server.web.previews import preview
 
 log = logging.getLogger(__name__)
@@ -29,23 +34,36 @@ Model = TypeVar("Model", bound=BaseModel)
 SMALL_BODY_BYTES = 4 * 2**20
 """Limit of every body that is no batch and no result."""
 _MAX_DETAILS = 20
+_MAX_LISTED = 10_000
+_ABSENT = object()
 # One kilobyte of zstd unfolds to 32 MiB at most, so a bomb is noticed before it costs memory.
 _SLICE_BYTES = 1 << 10
 _MAX_WINDOW_BYTES = 1 << 27
 _GZIP_WINDOW_BITS = 31
+# How much larger rollouts are than their compressed form, most of the time.
+_USUAL_RATIO = 4
+_SLOWEST_BYTES_PER_SECOND = 16 * 2**10
 
 
 async def read_model(
-    request: Request, model: type[Model], *, max_request_bytes: int, max_bytes: int
+    request: Request,
+    model: type[Model],
+    *,
+    max_request_bytes: int,
+    max_bytes: int,
+    body_seconds: float,
+    place: Place | None = None,
 ) -> Model:
     """The body as a `model`.
 
     Args:
         max_request_bytes: limit as sent.
         max_bytes: limit after decompression.
+        body_seconds: how long it may take to arrive, besides what its size allows.
+        place: where the bytes of all requests that bring data are counted.
 
     Raises:
-        MalformedRequest, BodyTooLarge, UnsupportedEncoding, InvalidBody.
+        MalformedRequest, BodyTooLarge, BodyTooSlow, UnsupportedEncoding, InvalidBody, TooBusy.
     """
     # The content type is not asked for: `curl -d` sends that of a form, and every such call needs a key.
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -53,29 +71,59 @@ async def read_model(
         raise UnsupportedEncoding(
             "the body may be plain, zstd or gzip", [wrong("content-encoding", "unknown encoding", encoding)]
         )
-    body = await _read(request, max_request_bytes)
-    return await run_in_threadpool(_parse, model, body, encoding, max_bytes)
+    declared = _declared_bytes(request, max_request_bytes)
+    if place is not None:
+        # A guess, so that what will not fit is told so before it is sent.
+        place.hold(min(declared * (1 if encoding == "identity" else _USUAL_RATIO), max_bytes))
+    body = await _read(request, max_request_bytes, body_seconds, _hold_of(place))
+    if place is not None:
+        return await place.parse(_parse, model, body, encoding, max_bytes, place.hold)
+    return await run_in_threadpool(_parse, model, body, encoding, max_bytes, _hold_of(None))
 
 
-async def _read(request: Request, max_bytes: int) -> bytes:
+def _hold_of(place: Place | None) -> Callable[[int], None]:
+    return place.hold if place is not None else lambda num_bytes: None
+
+
+def _declared_bytes(request: Request, max_bytes: int) -> int:
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and len(declared) < 20 and int(declared) > max_bytes:
+    if not declared.isdecimal() or len(declared) > 20:
+        return 0
+    if int(declared) > max_bytes:
         raise _too_large(max_bytes, "as sent", int(declared))
+    return int(declared)
+
+
+async def _read(
+    request: Request, max_bytes: int, body_seconds: float, hold: Callable[[int], None]
+) -> bytearray:
     body = bytearray()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + body_seconds
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > max_bytes:
-                raise _too_large(max_bytes, "as sent", len(body))
+        async with asyncio.timeout_at(deadline) as clock:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise _too_large(max_bytes, "as sent", len(body))
+                hold(len(body))
+                clock.reschedule(deadline + len(body) / _SLOWEST_BYTES_PER_SECOND)
     except ClientDisconnect:
         raise MalformedRequest(f"the connection ended after {len(body)} bytes of the body") from None
-    return bytes(body)
+    except TimeoutError:
+        raise BodyTooSlow(
+            f"only {len(body)} bytes of the body came within {loop.time() - deadline + body_seconds:.0f} s"
+        ) from None
+    return body
 
 
-def _parse(model: type[Model], body: bytes, encoding: str, max_bytes: int) -> Model:
-    document = unfold(body, encoding, max_bytes)
+def _parse(
+    model: type[Model], body: bytearray, encoding: str, max_bytes: int, hold: Callable[[int], None]
+) -> Model:
+    document = unfold(body, encoding, max_bytes, hold)
     if not document:
         raise MalformedRequest("the body is empty", [wrong("body", f"a {model.__name__} is expected", "")])
+    refuse_crowded(document)
     try:
         # Strict about the bytes too: invalid UTF-8, lone surrogates and depths above 200 are errors here.
         parsed = model.model_validate_json(document)
@@ -87,8 +135,13 @@ def _parse(model: type[Model], body: bytes, encoding: str, max_bytes: int) -> Mo
     return parsed
 
 
-def unfold(body: bytes, encoding: str, max_bytes: int) -> bytes:
-    """The body without its compression, stopped at the limit.
+def unfold(
+    body: bytes | bytearray,
+    encoding: str,
+    max_bytes: int,
+    hold: Callable[[int], None] = lambda num_bytes: None,
+) -> bytes:
+    """The body without its compression, stopped at the limit; `hold` is told how large it has become.
 
     Raises:
         BodyTooLarge: more than `max_bytes`.
@@ -101,6 +154,7 @@ def unfold(body: bytes, encoding: str, max_bytes: int) -> bytes:
             num_bytes += len(piece)
             if num_bytes > max_bytes:
                 raise _too_large(max_bytes, "after decompression", None)
+            hold(num_bytes)
             pieces.append(piece)
     except (zstandard.ZstdError, zlib.error) as error:
         raise MalformedRequest(
@@ -109,7 +163,7 @@ def unfold(body: bytes, encoding: str, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _unfold_zstd(body: bytes) -> Iterator[bytes]:
+def _unfold_zstd(body: bytes | bytearray) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
     for start in range(0, len(body), _SLICE_BYTES):
         if decompressor.eof:
@@ -121,9 +175,9 @@ def _unfold_zstd(body: bytes) -> Iterator[bytes]:
         raise MalformedRequest(f"{len(decompressor.unused_data)} bytes follow the end of the compressed body")
 
 
-def _unfold_gzip(body: bytes) -> Iterator[bytes]:
+def _unfold_gzip(body: bytes | bytearray) -> Iterator[bytes]:
     decompressor = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-    waiting = body
+    waiting = bytes(body)
     while waiting and not decompressor.eof:
         yield decompressor.decompress(waiting, 1 << 20)
         waiting = decompressor.unconsumed_tail
@@ -133,8 +187,8 @@ def _unfold_gzip(body: bytes) -> Iterator[bytes]:
         raise MalformedRequest(f"{len(decompressor.unused_data)} bytes follow the end of the compressed body")
 
 
-def _unfold_plain(body: bytes) -> Iterator[bytes]:
-    yield body
+def _unfold_plain(body: bytes | bytearray) -> Iterator[bytes]:
+    yield bytes(body)
 
 
 _UNFOLDERS = {"identity": _unfold_plain, "zstd": _unfold_zstd, "gzip": _unfold_gzip}
@@ -148,24 +202,33 @@ def _too_large(max_bytes: int, when: str, given: int | None) -> BodyTooLarge:
     )
 
 
-def details_of(error: ValidationError) -> list[ErrorDetail]:
+def details_of(error: ValidationError, *, with_given: bool = True) -> list[ErrorDetail]:
     """What pydantic found, as details: at most twenty of them."""
-    found = error.errors(include_url=False, include_context=False)
-    details = [
-        wrong(".".join(str(part) for part in item["loc"]), item["msg"], item["input"])
-        for item in found[:_MAX_DETAILS]
-    ]
+    found = error.errors(include_url=False, include_context=False, include_input=with_given)
+    details = [_detail(item) for item in found[:_MAX_DETAILS]]
     if len(found) > _MAX_DETAILS:
         rest = f"{len(found) - _MAX_DETAILS} more errors are not listed"
         details.append(ErrorDetail(loc="", message=rest))
     return details
 
 
+def _detail(item: ErrorDetails) -> ErrorDetail:
+    loc = ".".join(str(part) for part in item["loc"])
+    if item.get("input", _ABSENT) is _ABSENT:
+        return ErrorDetail(loc=loc, message=item["msg"])
+    return wrong(loc, item["msg"], item["input"])
+
+
 def _refusal(error: ValidationError, document: bytes) -> MalformedRequest | InvalidBody:
-    if any(item["type"] == "json_invalid" for item in error.errors(include_url=False, include_input=False)):
-        (item,) = error.errors(include_url=False, include_input=False)
-        return MalformedRequest("the body is not JSON", [wrong("body", item["msg"], document[:400])])
-    details = details_of(error)
+    num_errors = error.error_count()
+    if num_errors > _MAX_LISTED:
+        message = f"the body is not a {error.title}: {num_errors} errors"
+        return InvalidBody(message, [ErrorDetail(loc="", message=f"{num_errors} errors, too many to list")])
+    (first_found, *_) = error.errors(include_url=False, include_input=False)
+    if first_found["type"] == "json_invalid":
+        return MalformedRequest("the body is not JSON", [wrong("body", first_found["msg"], document[:400])])
+    # What was given may be a list of millions, and all of it would be made again for its first characters.
+    details = details_of(error, with_given=len(document) <= SMALL_BODY_BYTES)
     first = details[0]
     where = f" at `{first.loc}`" if first.loc else ""
     return InvalidBody(f"the body is not a {error.title}{where}: {first.message}", details)

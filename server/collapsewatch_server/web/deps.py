@@ -1,6 +1,6 @@
 """What the routes share: the services of the process, who calls, and checked bodies and parameters."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from collapsewatch.blobs import BlobStore, open_blob_store
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
+from collapsewatch_server.alerts.watch import Limits
 from collapsewatch_server.auth import Caller, Keyring, Purpose
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import CrossSite, ErrorBody
@@ -18,16 +19,25 @@ from collapsewatch_server.events import EventHub, RedisBell
 from collapsewatch_server.ingest.batches import BatchIntake
 from collapsewatch_server.ingest.runs import RunIntake
 from collapsewatch_server.ingest.scalars import ScalarIntake
+from collapsewatch_server.liveness.earshot import Earshot
+from collapsewatch_server.liveness.heartbeats import Heartbeats
+from collapsewatch_server.liveness.watch import Watch
+from collapsewatch_server.meters import Meters
 from collapsewatch_server.migrations import upgrade
+from collapsewatch_server.queue.admission import Admission
 from collapsewatch_server.queue.feed import Feed, open_feed
 from collapsewatch_server.queue.leases import JobQueue
 from collapsewatch_server.reading.answers import Reading
+from collapsewatch_server.reading.service import ServiceReading
 from collapsewatch_server.results.writer import Results
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import Run
 from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, read_model
+from collapsewatch_server.web.gate import IntakeGate, Place
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_BUSY_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -35,10 +45,13 @@ class Services:
     """Everything a request may need; one of each in a process."""
 
     settings: ServerSettings
+    gate: IntakeGate
     database: Database
     blobs: BlobStore
     feed: Feed
     hub: EventHub
+    claims: EventHub
+    """Wakes the claims that wait for a job."""
     bell: RedisBell | None
     keyring: Keyring
     runs: RunIntake
@@ -47,6 +60,10 @@ class Services:
     queue: JobQueue
     results: Results
     reading: Reading
+    heartbeats: Heartbeats
+    watch: Watch
+    service: ServiceReading
+    meters: Meters
 
     def prepare(self) -> None:
         """Brings the database up to date and lets the operator's own worker key in."""
@@ -54,6 +71,16 @@ class Services:
         if self.settings.worker_key is not None:
             key = self.settings.worker_key.get_secret_value()
             self.keyring.admit(key, Purpose.worker, project=None, label="from the environment")
+
+    def open_hubs(self) -> None:
+        """Binds what waits in this process to the running event loop."""
+        self.hub.open()
+        self.claims.open()
+
+    def close_hubs(self) -> None:
+        """Ends the open streams and the waiting claims; may be called from a signal handler."""
+        self.hub.close()
+        self.claims.close()
 
     def close(self) -> None:
         """Gives all connections back."""
@@ -68,26 +95,52 @@ def build_services(settings: ServerSettings) -> Services:
     database = Database(settings.effective_database_url)
     blobs = open_blob_store(settings.effective_blob_url)
     redis_url = settings.effective_redis_url
-    feed = open_feed(redis_url)
-    hub = EventHub()
+    hub, claims = EventHub(), EventHub()
+    feed = open_feed(redis_url, claims.ring)
     bell = RedisBell(redis_url, hub) if redis_url else None
     ring = bell.ring if bell else hub.ring
+    limits = _limits(settings)
+    # Looks that come a little late are no break: a busy machine is not a deaf one.
+    earshot = Earshot(max(3 * settings.watch_seconds, _BUSY_SECONDS))
+    admission = Admission(settings.max_waiting_batches, settings.max_deferred_batches)
     return Services(
         settings=settings,
+        gate=IntakeGate(max_bytes=settings.max_intake_bytes, max_requests=settings.max_intake_requests),
         database=database,
         blobs=blobs,
         feed=feed,
         hub=hub,
+        claims=claims,
         bell=bell,
         keyring=Keyring(database),
         runs=RunIntake(database, ring),
-        batches=BatchIntake(database, blobs, feed, ring),
+        batches=BatchIntake(database, blobs, feed, ring, admission),
         scalars=ScalarIntake(database, ring),
         queue=JobQueue(
-            database, feed, ring, lease_seconds=settings.lease_seconds, max_starts=settings.max_starts
+            database,
+            feed,
+            ring,
+            admission,
+            lease_seconds=settings.lease_seconds,
+            max_starts=settings.max_starts,
+            shard_wait_seconds=settings.shard_wait_seconds,
         ),
         results=Results(database, ring),
         reading=Reading(database),
+        heartbeats=Heartbeats(database, earshot, fresh_seconds=min(5.0, settings.stall_seconds / 10)),
+        watch=Watch(database, ring, earshot, limits),
+        service=ServiceReading(database, settings.effective_blob_url, limits),
+        meters=Meters(),
+    )
+
+
+def _limits(settings: ServerSettings) -> Limits:
+    return Limits(
+        stall_seconds=settings.stall_seconds,
+        crash_seconds=settings.crash_seconds,
+        worker_seconds=settings.worker_seconds,
+        lag_seconds=settings.lag_seconds,
+        quiet_seconds=settings.quiet_seconds,
     )
 
 
@@ -131,10 +184,27 @@ _worker_key = HTTPBearer(
 Credentials = HTTPAuthorizationCredentials | None
 
 
-def ingest_caller(
+async def admitted(services: ServicesDep) -> AsyncIterator[Place]:
+    """A place among the requests that bring data. List it first, so that refusing one costs nothing."""
+    with services.gate.admit() as place:
+        yield place
+
+
+Admitted = Annotated[Place, Depends(admitted)]
+
+
+async def ingest_caller(
     request: Request, services: ServicesDep, _: Annotated[Credentials, Security(_ingest_key)]
 ) -> Caller:
     """Whose ingest key came along."""
+    authorization = request.headers.get("authorization")
+    return await services.gate.checking.run(services.keyring.check, authorization, Purpose.ingest)
+
+
+def heartbeat_caller(
+    request: Request, services: ServicesDep, _: Annotated[Credentials, Security(_ingest_key)]
+) -> Caller:
+    """Whose ingest key came along; not behind the requests that bring data, which may have to wait."""
     return services.keyring.check(request.headers.get("authorization"), Purpose.ingest)
 
 
@@ -146,6 +216,7 @@ def worker_caller(
 
 
 IngestCaller = Annotated[Caller, Depends(ingest_caller)]
+HeartbeatCaller = Annotated[Caller, Depends(heartbeat_caller)]
 WorkerCaller = Annotated[Caller, Depends(worker_caller)]
 
 
@@ -157,9 +228,9 @@ class OpenRun:
     project: str
 
 
-def open_run(run_id: RunId, caller: IngestCaller, services: ServicesDep) -> OpenRun:
+async def open_run(run_id: RunId, caller: IngestCaller, services: ServicesDep) -> OpenRun:
     """The run of the path, for a caller that may write to it."""
-    run, project = services.runs.open_run(caller, run_id)
+    run, project = await services.gate.checking.run(services.runs.open_run, caller, run_id)
     return OpenRun(run, project)
 
 
@@ -170,16 +241,32 @@ def body_of(model: type[Model], *, large: bool = False) -> Callable[..., Awaitab
     """A dependency that reads the body as a `model`; list it last, so that keys are checked before."""
 
     async def read(request: Request, services: ServicesDep) -> Model:
-        settings = services.settings
-        limit = settings.max_batch_bytes if large else min(SMALL_BODY_BYTES, settings.max_batch_bytes)
-        return await read_model(
-            request,
-            model,
-            max_request_bytes=min(settings.max_request_bytes, limit),
-            max_bytes=limit,
-        )
+        return await _read_body(request, services.settings, model, large, None)
 
     return read
+
+
+def data_of(model: type[Model], *, large: bool = False) -> Callable[..., Awaitable[Model]]:
+    """The same for a request that is `Admitted`: its body counts among those that are taken in at once."""
+
+    async def read(request: Request, services: ServicesDep, place: Admitted) -> Model:
+        return await _read_body(request, services.settings, model, large, place)
+
+    return read
+
+
+async def _read_body(
+    request: Request, settings: ServerSettings, model: type[Model], large: bool, place: Place | None
+) -> Model:
+    limit = settings.max_batch_bytes if large else min(SMALL_BODY_BYTES, settings.max_batch_bytes)
+    return await read_model(
+        request,
+        model,
+        max_request_bytes=min(settings.max_request_bytes, limit),
+        max_bytes=limit,
+        body_seconds=settings.body_seconds,
+        place=place,
+    )
 
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
@@ -226,13 +313,15 @@ _ERRORS = {
     401: "No key, or one that is unknown or was revoked.",
     403: "The key is for another purpose or another project; or a page of another origin asks.",
     404: "There is nothing of this id.",
+    408: "The body did not arrive in time.",
     409: "What is there already contradicts the request; nothing was changed.",
     413: "The body is larger than the server accepts, as sent or after decompression.",
     415: "The content encoding is neither zstd nor gzip.",
     422: "A field of the body or a parameter is wrong; `details` says which, and what was given.",
-    503: "The database does not answer at the moment; try again.",
+    429: "More arrives than can be taken in; keep the data and send it again after `Retry-After` seconds.",
+    503: "The database does not answer at the moment; try again after `Retry-After` seconds.",
 }
-BODY_ERRORS = (400, 401, 403, 404, 413, 415, 422, 503)
+BODY_ERRORS = (400, 401, 403, 404, 408, 413, 415, 422, 503)
 """Of every route that takes a body and a key."""
 READ_ERRORS = (404, 422, 503)
 """Of every route that reads something by name."""

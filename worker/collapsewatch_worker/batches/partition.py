@@ -87,6 +87,18 @@ class PartitionedBatch:
         return any(turn.retokenised for turn in self.valid_turns)
 
 
+def wants_tokenizer(batch: RolloutBatch) -> bool:
+    """Whether some turn came without token ids, or with ids that nothing but a tokenizer tells how to cut."""
+    ids_are_cut = bool(batch.reasoning_tags.close_token_ids)
+    return any(
+        turn.prompt_token_ids is None
+        or turn.response_token_ids is None
+        or (turn.reasoning_span is None and not ids_are_cut)
+        for rollout in batch.rollouts
+        for turn in rollout.turns
+    )
+
+
 def partition_batch(batch: RolloutBatch, tokenizer: Tokenizer | None) -> PartitionedBatch:
     """Every turn of the batch, cut into X, Z and A.
 

@@ -9,14 +9,17 @@ import os
 import signal
 import sys
 import traceback
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from collapsewatch.blobs import BlobStore, BlobTooLarge, open_blob_store, unpack_batch
+from collapsewatch.blobs import BlobStore, BlobTooLarge, open_blob_store, unpack_document
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.scoring import Job, JobFailure, ScoringResult
+from collapsewatch_worker.batches.partition import wants_tokenizer
+from collapsewatch_worker.batches.sharded import whole_step
 from collapsewatch_worker.errors import BatchNotScorable, JobError
 from collapsewatch_worker.logs import configure_logging
 from collapsewatch_worker.loop.messages import Failed, Message, Ready, Scored, encoded
@@ -57,21 +60,36 @@ class JobScorer:
     def result(self, job: Job) -> ScoringResult:
         """Reads the job's batch and scores it."""
         batch = self._batch(job)
-        return process(job, batch, worker=self._settings.worker, load_model=self._load_model)
+        load_model = partial(self._load_model, needs_tokenizer=wants_tokenizer(batch))
+        return process(job, batch, worker=self._settings.worker, load_model=load_model)
 
     def _batch(self, job: Job) -> RolloutBatch:
-        data = self._blobs.read(job.blob_keys[0])
-        try:
-            return unpack_batch(data, self._settings.max_batch_bytes)
-        except (BlobTooLarge, ValueError) as error:
-            raise BatchNotScorable(f"the stored batch cannot be read: {error}") from error
+        """The job's batch, put together from the shards of its step."""
+        left_bytes = self._settings.max_batch_bytes
+        shards: list[RolloutBatch] = []
+        for number, blob_key in enumerate(job.blob_keys):
+            data = self._blobs.read(blob_key)
+            try:
+                document = unpack_document(data, left_bytes)
+                shards.append(RolloutBatch.model_validate_json(document))
+            except BlobTooLarge:
+                raise BatchNotScorable(_too_large(self._settings.max_batch_bytes, number + 1)) from None
+            except ValueError as error:
+                raise BatchNotScorable(f"the stored batch cannot be read: {error}") from error
+            left_bytes -= len(document)
+        return whole_step(shards)
 
-    def _load_model(self, checkpoint: str) -> ScoringModel:
+    def _load_model(self, checkpoint: str, *, needs_tokenizer: bool) -> ScoringModel:
         if self._checkpoints is None:
             from collapsewatch_worker.models.checkpoints import Checkpoints
 
             self._checkpoints = Checkpoints(self._settings)
-        return self._checkpoints.load(checkpoint)
+        return self._checkpoints.load(checkpoint, needs_tokenizer=needs_tokenizer)
+
+
+def _too_large(max_bytes: int, num_shards: int) -> str:
+    of = "" if num_shards == 1 else f", its first {num_shards} shards taken together"
+    return f"the stored batch holds more than {max_bytes} bytes after decompression{of}"
 
 
 def job_failure(worker: str, error: Exception) -> JobFailure:

@@ -14,6 +14,7 @@ from typing import Protocol
 from collapsewatch.contracts.scoring import Job, JobFailure, ScoringResult
 from collapsewatch_worker.loop.feed import FeedAnswer
 from collapsewatch_worker.loop.messages import Failed, Message, Ready, Scored
+from collapsewatch_worker.loop.progress import Progress
 from collapsewatch_worker.loop.scoring_process import ScoringProcessGone
 from collapsewatch_worker.loop.server_api import RequestRefused, ServerApiError, ServerUnreachable, WorkerApi
 
@@ -59,6 +60,7 @@ class Parent:
         claim_wait_seconds: float = 1.0,
         max_job_seconds: float = 3600.0,
         shutdown_seconds: float = 10.0,
+        progress: Progress | None = None,
     ) -> None:
         self._worker = worker
         self._api = api
@@ -68,6 +70,7 @@ class Parent:
         self._claim_wait_seconds = claim_wait_seconds
         self._max_job_seconds = max_job_seconds
         self._shutdown_seconds = shutdown_seconds
+        self._progress = progress or Progress()
         self._child: Child | None = None
         self._pause = _Pause(stop)
 
@@ -81,7 +84,9 @@ class Parent:
                     continue
                 job = self._next_job()
                 if job is not None:
+                    self._progress.job_id = job.job_id
                     self._hand_in(job, self._outcome(job))
+                    self._progress.job_id = None
         finally:
             self._drop_child()
 
@@ -219,9 +224,11 @@ class Parent:
         facts = {"job_id": job.job_id, "run": job.run_id, "step": job.step, "start": job.start}
         if isinstance(outcome, JobFailure):
             status = self._api.fail(job.job_id, outcome)
+            self._progress.num_failed += not outcome.given_back
             log.warning("job failed", extra={**facts, "status": status, "error": outcome.error})
             return
         accepted = self._api.done(job.job_id, outcome)
+        self._progress.num_done += 1
         facts["num_rows"] = sum(evaluation.num_rows for evaluation in outcome.evaluations)
         log.info(
             "batch scored",

@@ -1,4 +1,4 @@
-"""The server's worker API, as the worker sees it: claim, beat, done, fail."""
+"""The server's worker API, as the worker sees it: claim, beat, done, fail, heartbeat."""
 
 import logging
 import random
@@ -12,7 +12,15 @@ import zstandard
 from pydantic import ValidationError
 
 from collapsewatch.contracts.base import WireModel
-from collapsewatch.contracts.scoring import ClaimRequest, Job, JobFailure, Lease, LeaseState, ScoringResult
+from collapsewatch.contracts.scoring import (
+    ClaimRequest,
+    Job,
+    JobFailure,
+    Lease,
+    LeaseState,
+    ScoringResult,
+    WorkerHeartbeat,
+)
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +29,7 @@ Model = TypeVar("Model", bound=WireModel)
 _COMPRESS_FROM_BYTES = 64 * 1024
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 15.0
+_BEAT_SECONDS = 3.0
 # Three tries within about a second: a longer outage is the caller's to wait out, with its own back-off.
 _NUM_TRIES = 3
 _FIRST_PAUSE_SECONDS = 0.3
@@ -62,6 +71,7 @@ class WorkerApi:
     ) -> None:
         self._worker = worker
         self._sleep = sleep
+        self._claim_is_open = False
         headers = {"Accept": "application/json"}
         if worker_key:
             headers["Authorization"] = f"Bearer {worker_key}"
@@ -86,8 +96,16 @@ class WorkerApi:
 
     def claim(self, *, wait_seconds: float = 0, job_id: int | None = None) -> Job | None:
         """The next job, leased to this worker; None when there is none within `wait_seconds`."""
-        request = ClaimRequest(worker=self._worker, wait_seconds=wait_seconds, job_id=job_id)
-        response = self._post("claim", request, answer_seconds=_ANSWER_SECONDS + wait_seconds)
+        request = ClaimRequest(
+            worker=self._worker, wait_seconds=wait_seconds, job_id=job_id, repeats=self._claim_is_open
+        )
+        repeated = request.model_copy(update={"repeats": True})
+        # Unless an answer says otherwise, a job may have been leased to us that we know nothing of.
+        self._claim_is_open = True
+        response = self._post(
+            "claim", request, repeated=repeated, answer_seconds=_ANSWER_SECONDS + wait_seconds
+        )
+        self._claim_is_open = False
         if response.status_code == httpx.codes.NO_CONTENT:
             return None
         return _parsed(Job, response)
@@ -110,20 +128,27 @@ class WorkerApi:
         response = self._post(f"jobs/{job_id}/fail", failure)
         return str(_document(response).get("status", "unknown"))
 
+    def heartbeat(self, heartbeat: WorkerHeartbeat) -> None:
+        """Says that this worker lives. Tried once: the next one is the retry."""
+        self._post("heartbeat", heartbeat, answer_seconds=_BEAT_SECONDS, num_tries=1)
+
     def _post(
         self,
         path: str,
         body: WireModel,
         *,
+        repeated: WireModel | None = None,
         answer_seconds: float = _ANSWER_SECONDS,
         num_tries: int = _NUM_TRIES,
     ) -> httpx.Response:
+        """The answer; `repeated` is what later tries say instead of `body`."""
         content, headers = _encoded(body)
         timeout = httpx.Timeout(answer_seconds, connect=_CONNECT_SECONDS)
         reason = ""
         for attempt in range(num_tries):
             if attempt:
                 self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
+                content, headers = _encoded(repeated or body)
             try:
                 response = self._client.post(path, content=content, headers=headers, timeout=timeout)
             except httpx.TransportError as error:

@@ -15,6 +15,7 @@ from collapsewatch_worker.scoring.engine import cross_log_probs
 from collapsewatch_worker.settings import ScoringSettings
 
 _PATIENCE_SECONDS = 120.0
+_MISSING_SECONDS = 30.0
 _LOOK_SECONDS = 0.25
 
 
@@ -44,9 +45,20 @@ class CheckpointModel:
 
 
 class Checkpoints:
-    """Loads checkpoints within the operator's limits and keeps the latest in memory."""
+    """Loads checkpoints within the operator's limits and keeps the latest in memory.
 
-    def __init__(self, settings: ScoringSettings) -> None:
+    Args:
+        patience_seconds: how long a folder that somebody is writing to is waited for.
+        missing_seconds: how long a folder that is not there at all is waited for.
+    """
+
+    def __init__(
+        self,
+        settings: ScoringSettings,
+        *,
+        patience_seconds: float = _PATIENCE_SECONDS,
+        missing_seconds: float = _MISSING_SECONDS,
+    ) -> None:
         if settings.num_torch_threads is not None:
             torch.set_num_threads(settings.num_torch_threads)
         # A bar per loaded checkpoint would stand between the lines of the log.
@@ -58,21 +70,39 @@ class Checkpoints:
             dtype=settings.dtype,
             max_models=settings.num_cached_models,
         )
+        self._patience_seconds = patience_seconds
+        self._missing_seconds = missing_seconds
+        self._expects_missing = True
 
-    def load(self, checkpoint: str) -> CheckpointModel:
+    def load(self, checkpoint: str, *, needs_tokenizer: bool = False) -> CheckpointModel:
         """The model of a checkpoint folder; errors as for `models.ModelStore.load`.
 
-        Waits for a folder that somebody is writing to: given back at once, the job would use up all its
-        starts within a second.
+        Waits for a folder that is being written, or that is still to come: given back at once, the job would
+        use up all its starts within a second. A folder that `needs_tokenizer` is not whole without one.
         """
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        started = time.monotonic()
         while True:
+            seconds = time.monotonic() - started
             try:
-                return CheckpointModel(self._models.load(checkpoint), self._token_budget)
+                loaded = self._models.load(checkpoint)
             except CheckpointNotReady:
-                if time.monotonic() > deadline or not self._models.is_being_written(checkpoint):
+                if not self._may_come(checkpoint, seconds):
                     raise
+            else:
+                self._expects_missing = True
+                lacks_tokenizer = needs_tokenizer and loaded.tokenizer is None
+                if not lacks_tokenizer or not self._may_come(checkpoint, seconds):
+                    return CheckpointModel(loaded, self._token_budget)
             time.sleep(_LOOK_SECONDS)
+
+    def _may_come(self, checkpoint: str, seconds: float) -> bool:
+        """Whether what is not there after so many seconds is still worth waiting for."""
+        if not self._models.is_missing(checkpoint):
+            return seconds < self._patience_seconds and self._models.is_being_written(checkpoint)
+        if seconds >= self._missing_seconds:
+            # Trainers remove old checkpoints. A worker that waited for each of them would do nothing else.
+            self._expects_missing = False
+        return self._expects_missing
 
 
 def check_device(device: str) -> None:

@@ -109,6 +109,18 @@ class ModelStore:
         log.info("model loaded", extra={"checkpoint": str(path), "num_parameters": num_parameters})
         return loaded
 
+    def is_missing(self, checkpoint: str) -> bool:
+        """Whether there is no such folder.
+
+        Raises:
+            CheckpointNotAllowed: the folder lies outside the allowed roots.
+        """
+        try:
+            allowed_folder(checkpoint, self._roots)
+        except CheckpointNotReady:
+            return True
+        return False
+
     def is_being_written(self, checkpoint: str) -> bool:
         """Whether the folder is there and something in it changed within the last seconds.
 

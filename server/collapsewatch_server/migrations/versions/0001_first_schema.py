@@ -32,6 +32,12 @@ def downgrade() -> None:
         postgresql_where=sa.text("status = 'leased'"),
     )
     op.drop_table("jobs")
+    op.drop_index(
+        "ix_evaluations_alert_moves",
+        table_name="evaluations",
+        sqlite_where=sa.text("alert_moves IS NOT NULL"),
+        postgresql_where=sa.text("alert_moves IS NOT NULL"),
+    )
     op.drop_index("ix_evaluations_run_pk_scope_step", table_name="evaluations")
     op.drop_table("evaluations")
     op.drop_index("ix_batch_results_run_pk_step", table_name="batch_results")
@@ -279,6 +285,7 @@ def _create_results_and_jobs() -> None:
         sa.Column("result", sa.JSON(), nullable=False),
         sa.Column("fold_state", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("fold_output", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("alert_moves", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("regime", sa.Text(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_evaluations_attempt_pk_attempts"),
@@ -289,6 +296,14 @@ def _create_results_and_jobs() -> None:
     )
     op.create_index(
         "ix_evaluations_run_pk_scope_step", "evaluations", ["run_pk", "scope", "step"], unique=False
+    )
+    op.create_index(
+        "ix_evaluations_alert_moves",
+        "evaluations",
+        ["run_pk", "scope"],
+        unique=False,
+        sqlite_where=sa.text("alert_moves IS NOT NULL"),
+        postgresql_where=sa.text("alert_moves IS NOT NULL"),
     )
     op.create_table(
         "jobs",

@@ -1,0 +1,50 @@
+"""Steps of a run that go from one attempt to another, and all that is derived from them."""
+
+import logging
+
+from sqlalchemy.orm import Session
+
+from collapsewatch.contracts.metrics import BATCH_SCOPE, TRAINER_SCOPE
+from collapsewatch_server.attempts import Lineages, Segment, changed_from, moved
+from collapsewatch_server.repositories import batches, evaluations, metrics
+from collapsewatch_server.repositories.events import Event
+from collapsewatch_server.results.folding import ScopeOfRun, refold, unfold
+from collapsewatch_server.tables import Run
+
+log = logging.getLogger(__name__)
+
+
+def change_hands(session: Session, run: Run, project: str, before: Lineages, after: Lineages) -> list[Event]:
+    """Events of what changed for the page: nothing while every step keeps its owner.
+
+    Marks what other attempts replayed, and folds again along every lineage that changed. What a single
+    attempt sends stays its own, so a run that was never resumed pays nothing for this.
+    """
+    from_steps = changed_from(before, after) if len(after.attempts) > 1 else {}
+    if not from_steps:
+        return []
+    moves = moved(before, after)
+    for move in moves:
+        if move.before_pk is not None:
+            _supersede(session, run, Segment(move.from_step, move.until_step, move.before_pk), True)
+        if move.after_pk is not None:
+            _supersede(session, run, Segment(move.from_step, move.until_step, move.after_pk), False)
+    scopes = evaluations.scopes(session, run.id)
+    found: list[Event] = []
+    for scope in scopes:
+        target = ScopeOfRun(run.id, run.run_id, project, scope, after)
+        for attempt_pk in from_steps:
+            unfold(session, target, attempt_pk)
+        found += refold(session, target, from_steps, alerts_changed=True)
+    if not moves or all(move.before_pk is None for move in moves):
+        return found
+    log.info("steps superseded", extra={"run": run.run_id, "step": moves[0].from_step})
+    about = {"run_id": run.run_id, "project": project, "step": moves[0].from_step}
+    return found + [
+        Event("metrics", {**about, "scope": one}) for one in (*scopes, BATCH_SCOPE, TRAINER_SCOPE)
+    ]
+
+
+def _supersede(session: Session, run: Run, segment: Segment, superseded: bool) -> None:
+    for rows in (metrics, evaluations, batches):
+        rows.supersede(session, run.id, segment, superseded=superseded)

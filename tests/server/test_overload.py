@@ -1,0 +1,126 @@
+"""A run that produces faster than workers score: newest first, nothing silently lost, nobody else delayed."""
+
+from typing import Any
+
+import pytest
+import redis
+
+from collapsewatch_server.queue.feed import QUEUE_KEY
+from tests.server.live import Json, LiveServer, result_body
+
+
+@pytest.fixture
+def small(start_server: Any) -> LiveServer:
+    """A server that lets three batches of a run wait and defers two more."""
+    live: LiveServer = start_server(
+        lease_seconds=60, reconcile_seconds=0.05, max_waiting_batches=3, max_deferred_batches=2
+    )
+    return live
+
+
+def detail(live: LiveServer, run_id: str) -> Json:
+    found: Json = live.get(f"/runs/{run_id}")
+    return found
+
+
+def all_steps(live: LiveServer) -> list[int]:
+    steps = []
+    while (job := live.try_claim()) is not None:
+        steps.append(job["step"])
+    return steps
+
+
+def test_the_newest_keep_their_place_and_the_oldest_are_scored_last(start_server: Any) -> None:
+    live = start_server(lease_seconds=60, max_waiting_batches=3)
+    run_id = live.start_run()
+    for step in range(8):
+        live.send_batch(run_id, step)
+    found = detail(live, run_id)
+    assert (found["jobs"]["queued"], found["num_deferred"]) == (8, 5)
+    assert all_steps(live) == [5, 6, 7, 0, 1, 2, 3, 4]
+    assert detail(live, run_id)["num_deferred"] == 0
+
+
+def test_beyond_the_deferred_the_oldest_are_laid_aside_with_the_reason(small: LiveServer) -> None:
+    run_id = small.start_run()
+    for step in range(8):
+        small.send_batch(run_id, step)
+    found = detail(small, run_id)
+    assert found["jobs"] == {"queued": 5, "leased": 0, "done": 0, "dead": 0, "thinned": 3}
+    assert found["num_deferred"] == 2
+    thinned = small.get(f"/runs/{run_id}/jobs", status="thinned")["jobs"]
+    assert [job["step"] for job in thinned] == [2, 1, 0]
+    assert "laid aside unscored" in thinned[0]["error"]
+    assert all_steps(small) == [5, 6, 7, 3, 4]
+
+
+def test_a_thinned_batch_can_be_queued_again(small: LiveServer) -> None:
+    run_id = small.start_run()
+    for step in range(7):
+        small.send_batch(run_id, step)
+    assert all_steps(small) == [4, 5, 6, 2, 3]
+    newer, older = small.get(f"/runs/{run_id}/jobs", status="thinned")["jobs"]
+    retry = f"/runs/{run_id}/jobs/{older['job_id']}/retry"
+    assert small.call("POST", retry).json() == {"status": "queued"}
+    assert small.call("POST", retry).status_code == 409
+    job = small.claim()
+    assert (job["step"], job["start"]) == (0, 1)
+    assert small.done(job["job_id"], result_body())
+    # A result that comes for one that waits aside is welcome as well.
+    assert small.done(newer["job_id"], result_body())
+    assert detail(small, run_id)["jobs"]["thinned"] == 0
+
+
+def test_jobs_that_come_back_make_older_ones_give_way(start_server: Any, wait_until: Any) -> None:
+    live = start_server(lease_seconds=60, reconcile_seconds=0.05, max_waiting_batches=2)
+    run_id = live.start_run()
+    held = []
+    for step in range(4):
+        live.send_batch(run_id, step)
+        held.append(live.claim())
+    for job in held:
+        live.worker(f"/jobs/{job['job_id']}/fail", {"worker": "w1", "error": "no luck"})
+    wait_until(lambda: detail(live, run_id)["num_deferred"] == 2, "two were deferred")
+    assert all_steps(live) == [2, 3, 0, 1]
+
+
+def test_a_flood_of_one_run_does_not_delay_another(start_server: Any) -> None:
+    live = start_server(lease_seconds=60, max_waiting_batches=10)
+    flooding, modest = live.start_run(), live.start_run()
+    for step in range(60):
+        live.send_batch(flooding, step)
+    live.send_batch(modest, 0)
+    assert modest in [live.claim()["run_id"] for _ in range(3)]
+    # And the other way round: the flooded run's line is no longer than what waits in it.
+    live.send_batch(modest, 1)
+    for step in range(2, 14):
+        live.send_batch(modest, step)
+    runs = [live.claim()["run_id"] for _ in range(22)]
+    assert runs.count(flooding) >= 8
+
+
+def test_redis_moves_a_deferred_job_back_and_forgets_a_thinned_one(
+    small: LiveServer, deployment: Any
+) -> None:
+    if deployment.redis_url is None:
+        pytest.skip("there is no Redis in this deployment")
+    run_id = small.start_run()
+    for step in range(7):
+        small.send_batch(run_id, step)
+    jobs = {job["step"]: job["job_id"] for job in small.get(f"/runs/{run_id}/jobs")["jobs"]}
+    with redis.Redis.from_url(deployment.redis_url) as client:
+
+        def suggested() -> list[int]:
+            return [int(member) for member in client.zrange(QUEUE_KEY, 0, -1)]
+
+        in_order = [jobs[step] for step in (4, 5, 6, 2, 3)]
+        assert suggested() == in_order
+        # A job that a worker gives back is suggested at its old place.
+        client.zrem(QUEUE_KEY, jobs[4])
+        held = small.claim(job_id=jobs[4])
+        small.worker(f"/jobs/{held['job_id']}/fail", {"worker": "w1", "error": "no luck"})
+        assert suggested() == in_order
+        retry = f"/runs/{run_id}/jobs/{jobs[0]}/retry"
+        assert small.call("POST", retry).status_code == 200
+        # It is the newest in line now, and the oldest gives way to it.
+        assert suggested() == [jobs[step] for step in (5, 6, 0, 3, 4)]
