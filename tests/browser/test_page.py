@@ -5,9 +5,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -37,6 +39,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running = Service(home, base_environment(home, DATA), scaled_out=False)
     try:
         running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def unattended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that nobody scores for, and that calls a run stalled after two seconds."""
+    home = tmp_path_factory.mktemp("unattended")
+    environment = base_environment(home, DATA) | {"COLLAPSEWATCH_STALL_SECONDS": "2"}
+    running = Service(home, environment, scaled_out=False)
+    try:
+        running.spawn("server", "serve", "--port", str(running.port), "--no-worker")
+        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=60)
         yield running
     finally:
         running.stop()
@@ -93,6 +109,30 @@ def collapsed_run(service: Service) -> str:
         for step, rollouts in steps.items():
             log_step(run, step, rollouts)
     service.wait_until_scored(run.id, len(steps))
+    return run.id
+
+
+@pytest.fixture(scope="module")
+def resumed_run(service: Service) -> str:
+    """Went wrong, was started again from step 6, and stayed healthy."""
+    steps = recorded_steps()
+    init = partial(
+        collapsewatch.init,
+        "recorded",
+        "resumed",
+        url=service.url,
+        api_key=service.local_key(),
+        run_id="resumed-run",
+    )
+    with init() as run:
+        for step in range(10):
+            log_step(run, step, steps[40 + step])
+            run.log({"success": 0.1}, step=step)
+    service.wait_until_scored(run.id, 10)
+    with init(from_step=6, resume="must") as run:
+        for step in range(6, 12):
+            log_step(run, step, steps[step])
+    service.wait_until_scored(run.id, 16)
     return run.id
 
 
@@ -156,15 +196,73 @@ def test_pages_fit_their_screen_in_both_themes(
         viewport={"width": width, "height": 900}, color_scheme=theme, base_url=service.url
     )
     page = context.new_page()
-    for name, path in (("runs", "/"), ("run", f"/#/runs/{collapsed_run}")):
+    for name, path in (("runs", "/"), ("run", f"/#/runs/{collapsed_run}"), ("settings", "/#/settings")):
         page.goto(path)
-        expect(page.get_by_test_id("regime-badge").first).to_be_visible()
+        shown = "queue-queued" if name == "settings" else "regime-badge"
+        expect(page.get_by_test_id(shown).first).to_be_visible()
         if name == "run":
             expect(page.locator("[data-testid=figure-retrieval] .js-plotly-plot")).to_be_visible()
         overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert overflow <= 0
         page.screenshot(path=SHOTS / f"{name}-{theme}-{width}.png", full_page=True)
     context.close()
+
+
+def test_both_attempts_of_a_resumed_run_are_seen(page: Page, resumed_run: str) -> None:
+    page.goto(f"/#/runs/{resumed_run}")
+    attempts = page.get_by_test_id("attempts")
+    expect(attempts).to_contain_text("2 attempts; resumed at step 6")
+    attempts.locator("summary").click()
+    expect(attempts).to_contain_text("steps 0–9, superseded from step 6")
+    accuracy = page.get_by_test_id("figure-retrieval")
+    superseded = accuracy.get_by_text("earlier attempt, superseded")
+    expect(superseded).to_be_visible()
+    dotted = accuracy.locator(".js-plotly-plot .scatterlayer path.js-line[style*='stroke-dasharray: 3px']")
+    expect(dotted).to_have_count(1)
+    toggle = page.get_by_test_id("earlier-toggle")
+    expect(toggle).to_be_checked()
+    toggle.click()
+    expect(superseded).to_have_count(0)
+    expect(dotted).to_have_count(0)
+    assert "earlier=hidden" in page.url
+
+
+def test_the_settings_show_workers_and_an_empty_queue(page: Page, collapsed_run: str) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="Settings").click()
+    worker = page.get_by_test_id("workers-row")
+    expect(worker).to_contain_text(re.compile("Idle|Working"))
+    expect(page.get_by_test_id("queue-queued")).to_contain_text("0")
+    expect(page.get_by_test_id("no-backlog")).to_be_visible()
+    expect(page.get_by_test_id("disk")).to_contain_text("free")
+    expect(page.get_by_role("link", name="Settings")).to_have_attribute("aria-current", "page")
+
+
+def test_a_service_without_a_worker_says_so_on_every_page(page: Page, unattended: Service) -> None:
+    key = unattended.local_key()
+    with collapsewatch.init("recorded", "unscored", url=unattended.url, api_key=key) as run:
+        log_step(run, 0, recorded_steps()[0])
+    page.goto(unattended.url)
+    banner = page.get_by_test_id("service-banner")
+    expect(banner).to_be_visible(timeout=60_000)
+    banner.get_by_role("link").click()
+    expect(page.get_by_test_id("service-alert")).to_contain_text("Critical")
+    expect(page.get_by_test_id("no-workers")).to_be_visible()
+    expect(page.get_by_test_id("queue-queued")).to_contain_text("1")
+    expect(banner).to_be_hidden()
+
+
+def test_a_run_that_went_silent_is_seen_to_have_stalled(page: Page, unattended: Service) -> None:
+    start = {"run_id": "silent", "project": "recorded", "name": "silent"}
+    headers = {"Authorization": f"Bearer {unattended.local_key()}"}
+    httpx.post(f"{unattended.url}/api/v1/runs", json=start, headers=headers).raise_for_status()
+    page.goto(unattended.url)
+    row = page.locator('[data-testid=run-row][data-run-id="silent"]')
+    expect(row.get_by_test_id("run-state")).to_have_text("Stalled", timeout=30_000)
+    expect(row).to_contain_text("last seen")
+    row.get_by_role("link").first.click()
+    expect(page.get_by_test_id("run-last-seen")).to_contain_text("ago")
+    expect(page.get_by_test_id("alerts-open")).not_to_contain_text("at step")
 
 
 def test_text_of_a_rollout_never_becomes_markup(page: Page, service: Service) -> None:

@@ -101,6 +101,67 @@ test("a ghost lies behind the run and its name stays text", () => {
   assert.ok(figure.data.findIndex((t) => t.marker?.color === THEME.series[3]) < figure.data.length - 1);
 });
 
+test("what a later attempt superseded is a dotted trail behind the run, joined to it, and says so", () => {
+  const figure = quadrantFigure({
+    trajectory: TRAJECTORY,
+    theme: THEME,
+    earlier: [{ number: 1, points: [point(2, 1, 0.8), point(3, 1.1, 0.8)] }],
+  });
+  const [trail, steps] = figure.data;
+  assert.equal(trail.line.dash, "dot");
+  assert.deepEqual(steps.x, [1.02, 1, 1.1]);
+  assert.match(steps.customdata[2], /attempt 1, superseded/);
+  assert.equal(quadrantFigure({ trajectory: TRAJECTORY, theme: THEME }).data.length, figure.data.length - 2);
+});
+
+test("a resumed run is marked where it began again, in every figure over the steps", () => {
+  const resumes = [{ step: 2, number: 2 }];
+  const line = { name: "reward", colour: THEME.series[2], series: series([0, 1, 2], [1, 2, 3]) };
+  const figures = [
+    lineFigure({ theme: THEME, lines: [line], resumes }),
+    dependenceFigure({ theme: THEME, trajectory: TRAJECTORY, resumes }),
+  ];
+  for (const figure of figures) {
+    assert.ok(figure.layout.shapes.some((shape) => shape.x0 === 2 && shape.line.dash === "dash"));
+    assert.ok(figure.layout.annotations.some((mark) => /resumed at step 2/.test(mark.hovertext ?? "")));
+  }
+});
+
+test("an alert of a superseded step is dotted like a resolved one, and says where it was", () => {
+  const alert = { severity: "critical", status: "open", opened_step: 4, title: "fell", superseded: true };
+  const { shapes, annotations } = alertMarks([alert], THEME);
+  assert.equal(shapes[0].line.dash, "dot");
+  assert.match(annotations[0].hovertext, /step 4, in an earlier attempt/);
+});
+
+test("a superseded line is dotted, faint, without a band, and behind the run's own", () => {
+  const own = {
+    name: "accuracy",
+    colour: "rgb(1, 2, 3)",
+    band: true,
+    series: series([0, 1], [0.9, 0.5], { low: [0.8, 0.4], high: [1, 0.6] }),
+  };
+  const earlier = [
+    { name: "accuracy, attempt 1", colour: "rgb(1, 2, 3)", series: series([0, 1], [0.9, 0.8]) },
+  ];
+  const { data } = lineFigure({ theme: THEME, lines: [own], earlier });
+  assert.equal(data.length, 3);
+  assert.equal(data[0].line.dash, "dot");
+  assert.equal(data[0].line.color, "rgba(1, 2, 3, 0.6)");
+  assert.equal(data[2].name, "accuracy");
+});
+
+test("where diversity is unknown, too, earlier attempts are dotted behind the run", () => {
+  const figure = dependenceFigure({
+    theme: THEME,
+    trajectory: { ...TRAJECTORY, points: [point(0, null, 0.9), point(1, null, 0.7)] },
+    earlier: [{ number: 1, points: [point(1, null, 0.8), point(9, null, 0.1)] }],
+  });
+  assert.equal(figure.data[0].line.dash, "dot");
+  assert.deepEqual(figure.data[0].x, [0, 1, 9]);
+  assert.ok(figure.layout.xaxis.range[1] > 9);
+});
+
 test("compared runs keep a colour each", () => {
   const runs = ["a", "b"].map((name, i) => ({ name, trajectory: TRAJECTORY, colour: THEME.series[i] }));
   const figure = overlayFigure({ runs, theme: THEME });
@@ -243,14 +304,28 @@ test("a narrow quadrant leaves the names of several runs to the legend", () => {
     trajectory: TRAJECTORY,
     colour: THEME.series[i],
   }));
-  assert.ok(texts(overlayFigure({ runs, theme: THEME })).join().includes("another"));
-  assert.ok(!texts(overlayFigure({ runs, theme: THEME, compact: true })).join().includes("another"));
+  assert.ok(
+    texts(overlayFigure({ runs, theme: THEME }))
+      .join()
+      .includes("another"),
+  );
+  assert.ok(
+    !texts(overlayFigure({ runs, theme: THEME, compact: true }))
+      .join()
+      .includes("another"),
+  );
 });
 
 test("few steps have a tick each and none between them", () => {
   const lines = [{ name: "a", colour: THEME.series[0], series: series([3, 4], [1, 2]) }];
   const { xaxis } = lineFigure({ theme: THEME, lines, stepRange: [3, 4] }).layout;
-  assert.deepEqual([xaxis.tickvals, xaxis.ticktext], [[3, 4], ["step 3", "4"]]);
+  assert.deepEqual(
+    [xaxis.tickvals, xaxis.ticktext],
+    [
+      [3, 4],
+      ["step 3", "4"],
+    ],
+  );
   assert.equal(lineFigure({ theme: THEME, lines, stepRange: [0, 60] }).layout.xaxis.tickvals, undefined);
 });
 

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
+  codeParts,
   formatAge,
+  formatBytes,
   formatClock,
   formatDuration,
   formatInterval,
@@ -27,6 +29,29 @@ test("an absent number is a dash and never 0", () => {
     assert.equal(formatPercent(absent), "–");
     assert.equal(formatStep(absent), "–");
   }
+});
+
+test("code stands between backticks, and a lone backtick is a backtick", () => {
+  assert.deepEqual(codeParts("run `a b` now"), [
+    { text: "run ", isCode: false },
+    { text: "a b", isCode: true },
+    { text: " now", isCode: false },
+  ]);
+  assert.deepEqual(codeParts("5` tall"), [{ text: "5` tall", isCode: false }]);
+  assert.deepEqual(codeParts(""), []);
+});
+
+test("an amount of data has the unit in which it is short", () => {
+  const cases = [
+    [0, "0 B"],
+    [1023, "1023 B"],
+    [1024, "1.0 KiB"],
+    [1024 * 1023.9, "1.0 MiB"],
+    [512 * 2 ** 20, "512 MiB"],
+    [2 ** 60, "1048576 TiB"],
+    [null, "–"],
+  ];
+  for (const [bytes, text] of cases) assert.equal(formatBytes(bytes), text);
 });
 
 test("numbers keep about four significant places", () => {
@@ -117,7 +142,10 @@ test("a setting keeps all its digits", () => {
   assert.equal(formatSetting(1e-5), "0.00001");
   assert.equal(formatSetting(-0.5), "−0.5");
   assert.equal(formatSetting([0.9, 0.9951]), "0.9, 0.9951");
-  assert.equal(formatSetting({ learning_rate: 0.000125, warm_up: null }), "learning rate 0.000125; warm up –");
+  assert.equal(
+    formatSetting({ learning_rate: 0.000125, warm_up: null }),
+    "learning rate 0.000125; warm up –",
+  );
   assert.equal(formatSetting(undefined), "–");
 });
 

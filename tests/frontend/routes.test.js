@@ -6,6 +6,7 @@ import {
   parseRoute,
   runHref,
   runsHref,
+  settingsHref,
 } from "../../frontend/collapsewatch_frontend/static/js/routes.js";
 
 test("no hash is the list of runs", () => {
@@ -19,7 +20,7 @@ test("a hash that is no address of a screen is left alone", () => {
 });
 
 test("an unknown path is known to be unknown", () => {
-  assert.deepEqual(parseRoute("#/settings"), { screen: "unknown" });
+  assert.deepEqual(parseRoute("#/setting"), { screen: "unknown" });
   assert.deepEqual(parseRoute("#/runs/"), { screen: "unknown" });
 });
 
@@ -30,12 +31,14 @@ test("every address that is made can be read again", () => {
     project,
     search: "grpo",
   });
-  assert.deepEqual(parseRoute(runHref("a:b.c-1", { scope: "turn/1", ghost: "d" })), {
+  assert.deepEqual(parseRoute(runHref("a:b.c-1", { scope: "turn/1", ghost: "d", earlier: "hidden" })), {
     screen: "run",
     runId: "a:b.c-1",
     scope: "turn/1",
     ghost: "d",
+    earlier: "hidden",
   });
+  assert.deepEqual(parseRoute(settingsHref()), { screen: "settings" });
   assert.deepEqual(parseRoute(compareHref(["a:1", "b"])), { screen: "compare", runIds: ["a:1", "b"] });
 });
 

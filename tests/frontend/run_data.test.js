@@ -36,9 +36,9 @@ function fakeServer({ numSteps, thresholds = null, scopes = ["first_turn", "batc
       server.asked.push(["alerts"]);
       return [];
     },
-    getDeadJobs: async () => {
-      server.asked.push(["dead"]);
-      return [{ job_id: 1 }];
+    getJobs: async (_, status) => {
+      server.asked.push([status]);
+      return [{ job_id: 1, status }];
     },
   };
   return server;
@@ -145,4 +145,65 @@ test("absence is explained by the run, the step, or not at all when it only has 
   assert.equal(data.absentReason("mi_seq"), "no nats");
   assert.equal(data.absentReason("mi_token"), "no ids");
   assert.equal(data.absentReason("reward"), null);
+});
+
+function resumedServer() {
+  const server = fakeServer({ numSteps: 6 });
+  const { getRun, getSeries } = server.api;
+  const attempts = [
+    { attempt_id: "a", started_at: "2026-01-31T12:00:00Z", first_step: 0, last_step: 9, superseded_from: 4 },
+    {
+      attempt_id: "b",
+      started_at: "2026-01-31T12:30:00Z",
+      first_step: 4,
+      last_step: 5,
+      superseded_from: null,
+    },
+  ];
+  server.api.getRun = async () => ({ ...(await getRun()), attempts });
+  server.api.getSeries = async (runId, question) => {
+    if (question.attempt === undefined) return getSeries(runId, question);
+    const values = { steps: [4, 9], values: [0.1, 0.2] };
+    return Object.fromEntries(question.metrics.map((metric) => [metric, values]));
+  };
+  server.api.getAlerts = async () => [
+    { alert_id: 1, opened_step: 8, superseded: true },
+    { alert_id: 2, opened_step: 5, superseded: false },
+    { alert_id: 3, opened_step: null, superseded: false },
+  ];
+  return server;
+}
+
+test("figures reach to the end of the earlier attempts that they show, and no further", async () => {
+  const data = new RunData(resumedServer().api, "r", { withEarlier: true });
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(data.resumes(), [{ step: 4, number: 2 }]);
+  assert.deepEqual(data.stepRange(), [0, 9]);
+  assert.deepEqual(
+    data.shownAlerts().map((alert) => alert.alert_id),
+    [1, 2],
+  );
+  data.showsEarlier = false;
+  assert.deepEqual(data.stepRange(), [0, 5]);
+  assert.deepEqual(
+    data.shownAlerts().map((alert) => alert.alert_id),
+    [2],
+  );
+});
+
+test("who does not ask for earlier attempts does not load them", async () => {
+  const data = new RunData(resumedServer().api, "r");
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(data.earlier(), []);
+  assert.deepEqual(data.stepRange(), [0, 5]);
+});
+
+test("batches that were laid aside are fetched as soon as the run has some", async () => {
+  const server = fakeServer({ numSteps: 1 });
+  const { getRun } = server.api;
+  server.api.getRun = async () => ({ ...(await getRun()), jobs: { dead: 0, thinned: 2 } });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(data.thinnedJobs, [{ job_id: 1, status: "thinned" }]);
+  assert.deepEqual(data.deadJobs, []);
 });

@@ -3,6 +3,8 @@ import test from "node:test";
 
 import {
   bandSegments,
+  branch,
+  branchPoints,
   isEmpty,
   mergePoints,
   mergeScope,
@@ -14,6 +16,17 @@ import {
   stepRange,
 } from "../../frontend/collapsewatch_frontend/static/js/series.js";
 import { series } from "./helpers.js";
+
+test("a branch starts at the last point of its stem before it", () => {
+  const stem = series([0, 5, 10], [1, 2, 3]);
+  assert.deepEqual(branch(stem, series([10, 15], [7, 8])), { steps: [5, 10, 15], values: [2, 7, 8] });
+  assert.deepEqual(branch(stem, series([0], [7])), { steps: [0], values: [7] });
+  assert.deepEqual(branch(undefined, series([3], [7])), { steps: [3], values: [7] });
+  assert.deepEqual(branch(stem, series([], [])).steps, []);
+  const points = branchPoints([{ step: 1 }, { step: 4 }, { step: 9 }], [{ step: 9, old: true }]);
+  assert.deepEqual(points, [{ step: 4 }, { step: 9, old: true }]);
+  assert.deepEqual(branchPoints([{ step: 1 }], []), []);
+});
 
 test("an update is appended to what is there", () => {
   const merged = mergeSeries(

@@ -98,7 +98,10 @@ class Service:
 
     def wait_until_scored(self, run_id: str, num_batches: int, *, timeout_seconds: float = 240) -> None:
         def scored() -> bool:
-            jobs = self.get(f"/runs/{run_id}")["jobs"]
+            answer = httpx.get(f"{self.url}/api/v1/runs/{run_id}", timeout=20)
+            if answer.status_code == 404:  # the client sends in the background, also the run itself
+                return False
+            jobs = answer.raise_for_status().json()["jobs"]
             return bool(jobs["done"] + jobs["dead"] >= num_batches)
 
         self.wait_until(scored, f"{num_batches} batches scored", timeout_seconds=timeout_seconds)

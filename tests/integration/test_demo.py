@@ -50,7 +50,7 @@ def test_the_demo_trains_scores_and_tells_two_runs_apart(tmp_path: Path) -> None
     told = json.loads(report.read_text())
     plain, filtered = (next(r for r in told["runs"] if r["variant"] == v) for v in ("plain", "filtered"))
     for run in (plain, filtered):
-        assert run["jobs"] == {"queued": 0, "leased": 0, "done": 45, "dead": 0}
+        assert run["jobs"] == {"queued": 0, "leased": 0, "done": 45, "dead": 0, "thinned": 0}
         assert run["scorer"]["is_policy"]
         assert run["first_metrics"]["retrieval_accuracy"] > 0.7
     assert {alert["severity"] for alert in plain["alerts"]} >= {"warning"}

@@ -4,7 +4,7 @@ import { backoffSeconds } from "./refresh.js";
 
 const PREFIX = "/api/v1";
 const PROBE_MS = 15_000;
-const EVENTS = ["run", "batch", "metrics", "alert", "job"];
+const EVENTS = ["run", "batch", "metrics", "alert", "job", "worker", "service"];
 
 /** An answer of the server that is not a success. */
 export class ApiError extends Error {
@@ -46,19 +46,27 @@ export const getProjects = async () => (await call("/projects")).projects;
 export const getMetricsInfo = async () => (await call("/metrics-info")).metrics;
 export const getRun = (runId) => call(runPath(runId));
 export const getAlerts = async (runId) => (await call(`${runPath(runId)}/alerts`)).alerts;
-export const getDeadJobs = async (runId) => (await call(`${runPath(runId)}/jobs?status=dead`)).jobs;
+/** Jobs of one status (`dead`, `thinned`, …), the newest first. */
+export const getJobs = async (runId, status) =>
+  (await call(`${runPath(runId)}/jobs${query({ status })}`)).jobs;
 export const retryJob = (runId, jobId) =>
   call(`${runPath(runId)}/jobs/${encodeURIComponent(jobId)}/retry`, { method: "POST" });
 export const getStep = (runId, step, scope) => call(`${runPath(runId)}/steps/${step}${query({ scope })}`);
 
-/** Points from `sinceStep` on; all of them without it. Returns `{name: series}`. */
-export async function getSeries(runId, { scope, metrics = [], sinceStep }) {
-  const path = `${runPath(runId)}/series${query({ scope, metric: metrics, since_step: sinceStep })}`;
+/** Workers, queue, what waits and what was lost, over all runs. */
+export const getService = () => call("/service");
+
+/**
+ * Points from `sinceStep` on; all of them without it. Returns `{name: series}`: the run's own, or with
+ * `attempt` that attempt's own rows, those that a later one superseded among them.
+ */
+export async function getSeries(runId, { scope, metrics = [], sinceStep, attempt }) {
+  const path = `${runPath(runId)}/series${query({ scope, metric: metrics, since_step: sinceStep, attempt })}`;
   return (await call(path)).series;
 }
 
-export const getTrajectory = (runId, { scope, sinceStep }) =>
-  call(`${runPath(runId)}/trajectory${query({ scope, since_step: sinceStep })}`);
+export const getTrajectory = (runId, { scope, sinceStep, attempt }) =>
+  call(`${runPath(runId)}/trajectory${query({ scope, since_step: sinceStep, attempt })}`);
 
 /**
  * The event stream, reconnected for ever with growing pauses.

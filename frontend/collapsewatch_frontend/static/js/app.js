@@ -1,12 +1,14 @@
 /** Starts the page: one event stream, one screen at a time. */
 
-import { EventStream, getAlerts, getMetricsInfo, getRun } from "./api.js";
+import { EventStream, getAlerts, getMetricsInfo, getRun, getService } from "./api.js";
 import { freshAlerts } from "./alerts.js";
+import { Refresher } from "./refresh.js";
 import { parseRoute, runsHref } from "./routes.js";
 import { mountCompare } from "./views/compare.js";
 import { notFound } from "./views/not_found.js";
 import { mountRun } from "./views/run.js";
 import { mountRuns } from "./views/runs.js";
+import { mountSettings } from "./views/settings.js";
 import { createShell } from "./views/shell.js";
 import { showToast } from "./views/toasts.js";
 
@@ -23,6 +25,7 @@ function mount(route) {
   }
   if (route.screen === "run") return mountRun(host, { route, shell, metricsInfo, navigate: goTo });
   if (route.screen === "compare") return mountCompare(host, { route, shell, metricsInfo });
+  if (route.screen === "settings") return mountSettings(host, { shell });
   host.replaceChildren(notFound("There is no such page."));
   shell.setTitle("Not found", 0);
   return NO_SCREEN;
@@ -37,6 +40,7 @@ function showScreen({ first = false } = {}) {
   if (route === null || screen.follow(route)) return;
   screen.destroy();
   screen = mount(route);
+  shell.setScreen(route.screen);
   if (connection.connected) screen.onOpen();
   if (first) return;
   window.scrollTo(0, 0);
@@ -59,11 +63,25 @@ async function announceAlerts(runId) {
   }
 }
 
+/** Alerts about the service itself stand on every screen; without an event they are read now and then. */
+const SERVICE_MS = 30_000;
+const serviceWatch = new Refresher(async () => shell.setServiceAlerts((await getService()).alerts), {
+  onError: (error) => {
+    console.warn("the service's state could not be read", error);
+    return "give up";
+  },
+});
+setInterval(() => serviceWatch.request("service"), SERVICE_MS);
+
 const stream = new EventStream({
-  onOpen: () => screen.onOpen(),
+  onOpen: () => {
+    screen.onOpen();
+    serviceWatch.requestNow("service");
+  },
   onEvent: (name, event) => {
     screen.onEvent(name, event);
-    if (name !== "alert" || !event.run_id) return;
+    if (name !== "alert") return;
+    if (!event.run_id) return serviceWatch.request("service");
     announceAlerts(event.run_id).catch((error) => console.warn("an alert could not be announced", error));
   },
   onState: ({ connected, lostAtMs }) => {

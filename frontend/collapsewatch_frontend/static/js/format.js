@@ -14,7 +14,8 @@ export function formatNumber(value) {
   const size = Math.abs(value);
   let text;
   if (size === 0) text = "0";
-  else if (size >= 1000 || (size >= 2 && Number.isInteger(size))) text = Math.round(size).toLocaleString("en-US");
+  else if (size >= 1000 || (size >= 2 && Number.isInteger(size)))
+    text = Math.round(size).toLocaleString("en-US");
   else if (size >= 100) text = size.toFixed(1);
   else if (size >= 10) text = size.toFixed(2);
   else if (size >= 0.001) text = size.toFixed(3);
@@ -45,6 +46,19 @@ export function formatDuration(seconds) {
   if (whole < 3600) return `${Math.floor(whole / 60)} min`;
   if (whole < 86400) return `${Math.floor(whole / 3600)} h`;
   return `${Math.floor(whole / 86400)} d`;
+}
+
+/** `512 B`, `1.2 MiB`, `48 GiB`: an amount of data in powers of 1,024. */
+export function formatBytes(bytes) {
+  if (!isNumber(bytes)) return NO_VALUE;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1023.5 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 || value >= 99.5 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
 /** `4 s ago` for an ISO time; times ahead of this clock are "just now". */
@@ -120,6 +134,16 @@ export function formatSetting(value) {
       .join("; ");
   }
   return String(value);
+}
+
+/** Text with `code` between backticks, as `[{text, isCode}]`; a backtick without its partner stays. */
+export function codeParts(text) {
+  return text
+    .split(/(`[^`]+`)/)
+    .filter((part) => part !== "")
+    .map((part) =>
+      /^`[^`]+`$/.test(part) ? { text: part.slice(1, -1), isCode: true } : { text: part, isCode: false },
+    );
 }
 
 /**

@@ -13,10 +13,17 @@ export function parseRoute(hash) {
     const runIds = (params.get("runs") ?? "").split(",").filter((id) => id !== "");
     return { screen: "compare", runIds: [...new Set(runIds)] };
   }
+  if (path === "/settings") return { screen: "settings" };
   const match = /^\/runs\/([^/]+)$/.exec(path);
   if (match === null) return { screen: "unknown" };
   const runId = decodeOr(match[1]);
-  return { screen: "run", runId, scope: params.get("scope") ?? "", ghost: params.get("ghost") ?? "" };
+  return {
+    screen: "run",
+    runId,
+    scope: params.get("scope") ?? "",
+    ghost: params.get("ghost") ?? "",
+    earlier: params.get("earlier") ?? "",
+  };
 }
 
 function decodeOr(text) {
@@ -37,9 +44,12 @@ export function runsHref({ project = "", search = "" } = {}) {
   return withQuery("/", { project, q: search });
 }
 
-export function runHref(runId, { scope = "", ghost = "" } = {}) {
-  return withQuery(`/runs/${encodeURIComponent(runId)}`, { scope, ghost });
+/** `earlier` is "hidden" where superseded attempts shall not be drawn. */
+export function runHref(runId, { scope = "", ghost = "", earlier = "" } = {}) {
+  return withQuery(`/runs/${encodeURIComponent(runId)}`, { scope, ghost, earlier });
 }
+
+export const settingsHref = () => "#/settings";
 
 /** Ids are comma-free by contract, so the list stays readable in the address bar. */
 export function compareHref(runIds) {

@@ -1,5 +1,8 @@
 /** What the page knows of one run, and how it is brought up to date. The network is handed in. */
 
+import { alertsOnSteps } from "./alerts.js";
+import { EarlierAttempts } from "./attempt_data.js";
+import { resumeSteps } from "./attempts.js";
 import { gradientStep } from "./gradients.js";
 import { BATCH, SCORED, TRAINER, chooseScope, metricsOf } from "./panels.js";
 import { mergePoints, mergeScope, newest, stepRange } from "./series.js";
@@ -11,9 +14,12 @@ export const WISH = { all: "all", summary: "summary", alerts: "alerts" };
 
 export class RunData {
   #api;
+  #earlier;
 
-  constructor(api, runId, { scope = "" } = {}) {
+  /** `withEarlier` also loads what later attempts superseded. */
+  constructor(api, runId, { scope = "", withEarlier = false } = {}) {
     this.#api = api;
+    this.#earlier = withEarlier ? new EarlierAttempts(api, runId) : null;
     this.runId = runId;
     this.wantedScope = scope;
     this.scope = "first_turn";
@@ -22,6 +28,10 @@ export class RunData {
     this.trajectory = EMPTY_TRAJECTORY;
     this.alerts = [];
     this.deadJobs = [];
+    /** Batches that were laid aside because the run had too many waiting. */
+    this.thinnedJobs = [];
+    /** Whether the figures show what later attempts superseded. */
+    this.showsEarlier = true;
     this.step = null;
     /** The step whose buckets the trainer's gradient norms belong to; null when it was not scored. */
     this.bucketStep = null;
@@ -37,7 +47,9 @@ export class RunData {
     const parts = await Promise.all([
       all || steps.length > 0 ? this.#loadPoints(summary, scope, sinceStep) : null,
       all || wishes.has(WISH.alerts) ? this.#api.getAlerts(this.runId) : null,
-      (summary.jobs?.dead ?? 0) > 0 ? this.#api.getDeadJobs(this.runId) : [],
+      this.#loadJobs(summary, "dead"),
+      this.#loadJobs(summary, "thinned"),
+      this.#earlier?.load(summary, scope, all),
     ]);
     this.#keep(summary, scope, parts, sinceStep);
     if (all || steps.length > 0) {
@@ -46,10 +58,15 @@ export class RunData {
     }
   }
 
-  #keep(summary, scope, [points, alerts, deadJobs], sinceStep) {
+  async #loadJobs(summary, status) {
+    return (summary.jobs?.[status] ?? 0) > 0 ? this.#api.getJobs(this.runId, status) : [];
+  }
+
+  #keep(summary, scope, [points, alerts, deadJobs, thinnedJobs], sinceStep) {
     this.summary = summary;
     this.scope = scope;
     this.deadJobs = deadJobs;
+    this.thinnedJobs = thinnedJobs;
     if (alerts !== null) this.alerts = alerts;
     if (points === null) return;
     for (const [place, update] of Object.entries(points.series)) {
@@ -116,9 +133,27 @@ export class RunData {
       : { scope: this.scope, regime: last.regime, reason: last.reason, step: last.step };
   }
 
-  /** First and last step over all series: the one time axis of all figures. */
+  /** What the figures show of earlier attempts: `[{number, fromStep, series, points}]`. */
+  earlier() {
+    return this.showsEarlier ? (this.#earlier?.list ?? []) : [];
+  }
+
+  /** First and last step over all series that are shown: the one time axis of all figures. */
   stepRange() {
-    return stepRange(Object.values(this.series).flatMap((scope) => Object.values(scope)));
+    const shown = [this.series, ...this.earlier().map((attempt) => attempt.series)];
+    return stepRange(
+      shown.flatMap((places) => Object.values(places).flatMap((scope) => Object.values(scope))),
+    );
+  }
+
+  /** Alerts with a place on the step axis, as far as their attempt is shown. */
+  shownAlerts() {
+    return alertsOnSteps(this.alerts, { earlier: this.earlier().length > 0 });
+  }
+
+  /** `[{step, number}]`: where the training was started again. */
+  resumes() {
+    return resumeSteps(this.summary?.attempts);
   }
 
   /** Why a metric has no value, in the server's words; null when it only has not come yet. */

@@ -74,6 +74,24 @@ export function stepRange(allSeries) {
   return low <= high ? [low, high] : null;
 }
 
+/** `tail` with the last point of `series` before it in front, so that a branch starts on its stem. */
+export function branch(series, tail) {
+  if (tail === undefined || tail.steps.length === 0) return tail;
+  const before = (series?.steps ?? []).filter((step) => step < tail.steps[0]).length - 1;
+  if (before < 0) return tail;
+  return {
+    steps: [series.steps[before], ...tail.steps],
+    values: [series.values[before], ...tail.values],
+  };
+}
+
+/** The same for points of a trajectory. */
+export function branchPoints(points, tail) {
+  if (tail.length === 0) return tail;
+  const before = points.filter((point) => point.step < tail[0].step);
+  return [...before.slice(-1), ...tail];
+}
+
 /** Runs of points that have both limits, as closed outlines: a band must not bridge a gap. */
 export function bandSegments(series) {
   const segments = [];

@@ -1,6 +1,6 @@
 /** What all figures share: colours, axes, alert lines. Pure: theme and data in, Plotly figure out. */
 
-import { severityInfo } from "../alerts.js";
+import { isOpen, severityInfo } from "../alerts.js";
 import { formatStep, plotlyText } from "../format.js";
 
 /** `rgb(r, g, b)` or `#rrggbb` with an opacity; other colours come back unchanged. */
@@ -82,13 +82,46 @@ function padRange([low, high]) {
   return [low - pad, high + pad];
 }
 
+const MAX_SPELLED_OUT = 2;
+
+/** Where the training was started again, `[{step, number}]`: dashed lines, named at the foot. */
+export function resumeMarks(resumes, theme, { compact = false } = {}) {
+  const word = compact || resumes.length > MAX_SPELLED_OUT ? "#" : "attempt ";
+  return {
+    shapes: resumes.map(({ step }) => ({
+      type: "line",
+      xref: "x",
+      yref: "paper",
+      x0: step,
+      x1: step,
+      y0: 0,
+      y1: 1,
+      line: { color: theme.textFaint, width: 1, dash: "dash" },
+    })),
+    annotations: resumes.map(({ step, number }) => ({
+      xref: "x",
+      yref: "paper",
+      x: step,
+      xanchor: "left",
+      y: 0,
+      yanchor: "bottom",
+      text: `${word}${number}`,
+      font: { color: theme.textFaint, size: theme.fontSize - 2 },
+      showarrow: false,
+      hovertext: `resumed at step ${formatStep(step)}, attempt ${number}`,
+      captureevents: true,
+    })),
+  };
+}
+
 /** Alerts as vertical lines, with a small mark on top that tells the title on hover. */
 export function alertMarks(alerts, theme) {
   const shapes = [];
   const annotations = [];
   for (const alert of alerts) {
     const colour = theme.severities[alert.severity] ?? theme.severities.info;
-    const open = alert.status === "open";
+    const open = isOpen(alert);
+    const where = `step ${formatStep(alert.opened_step)}${alert.superseded === true ? ", in an earlier attempt" : ""}`;
     shapes.push({
       type: "line",
       xref: "x",
@@ -109,9 +142,7 @@ export function alertMarks(alerts, theme) {
       text: alert.severity === "critical" ? "◆" : "▲",
       font: { color: colour, size: theme.fontSize - 2 },
       showarrow: false,
-      hovertext: plotlyText(
-        `${severityInfo(alert.severity).name}: ${alert.title} (step ${formatStep(alert.opened_step)})`,
-      ),
+      hovertext: plotlyText(`${severityInfo(alert.severity).name}: ${alert.title} (${where})`),
       captureevents: true,
     });
   }

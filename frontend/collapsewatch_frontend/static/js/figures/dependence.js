@@ -2,21 +2,37 @@
 
 import { formatInterval, formatNumber, formatStep, isNumber, plotlyText } from "../format.js";
 import { FLOOR_THRESHOLDS, regimeInfo } from "../regimes.js";
-import { alertMarks, axis, baseLayout, stepAxis, withAlpha } from "./base.js";
-import { bandTraces } from "./lines.js";
+import { branchPoints } from "../series.js";
+import { alertMarks, axis, baseLayout, resumeMarks, stepAxis, withAlpha } from "./base.js";
+import { bandTraces, earlierTrace } from "./lines.js";
 
 const scored = (points) => points.filter((point) => isNumber(point.dependence));
 
 /**
  * One run: skill with its interval over the steps, between the two thresholds of dependence.
- * `ghosts` (`{name, points, colour}`) are other runs drawn behind it.
+ * `ghosts` (`{name, points, colour}`) are other runs drawn behind it, `earlier` (`{number, points}`) what
+ * later attempts superseded, `resumes` where they began.
  */
-export function dependenceFigure({ trajectory, alerts = [], ghosts = [], theme, compact = false, revision }) {
+export function dependenceFigure({
+  trajectory,
+  alerts = [],
+  ghosts = [],
+  earlier = [],
+  resumes = [],
+  theme,
+  compact = false,
+  revision,
+}) {
   const own = scored(trajectory.points);
-  const points = [...own, ...ghosts.flatMap((ghost) => scored(ghost.points))];
-  const marks = alertMarks(alerts, theme);
+  const points = [...own, ...[...ghosts, ...earlier].flatMap((other) => scored(other.points))];
+  const [alertLines, restarts] = [alertMarks(alerts, theme), resumeMarks(resumes, theme, { compact })];
+  const marks = {
+    shapes: [...restarts.shapes, ...alertLines.shapes],
+    annotations: [...restarts.annotations, ...alertLines.annotations],
+  };
   return {
     data: [
+      ...earlier.map((attempt) => earlierSkill(own, attempt, theme)),
       ...ghosts.flatMap((ghost) => runTraces(scored(ghost.points), { ...ghost, theme })),
       ...runTraces(own, { colour: theme.series[0], theme }),
     ],
@@ -71,6 +87,15 @@ function dependenceLayout({ points, thresholds: frozen, marks, theme, compact, r
       zoneLabel("no longer depends on the prompt", range[0], "bottom", template, theme),
       ...marks.annotations,
     ],
+  };
+}
+
+function earlierSkill(own, { number, points }, theme) {
+  const path = branchPoints(own, scored(points));
+  const series = { steps: path.map((point) => point.step), values: path.map((point) => point.dependence) };
+  return {
+    ...earlierTrace({ name: "", series, colour: theme.series[0] }),
+    hovertemplate: `attempt ${number}: %{y:.3f}<extra></extra>`,
   };
 }
 

@@ -2,19 +2,33 @@
 
 import { formatPercent, isNumber, plotlyText } from "../format.js";
 import { bandSegments } from "../series.js";
-import { alertMarks, axis, baseLayout, stepAxis, withAlpha } from "./base.js";
+import { alertMarks, axis, baseLayout, resumeMarks, stepAxis, withAlpha } from "./base.js";
 
 /**
  * One line per entry of `lines`: `{name, series, colour, dash?, band?, muted?}`.
  * `share` says that the values are parts of a whole, shown in percent.
  * `references` are constant levels: `{value, name, below?}`, the name above the line or below it.
+ * `earlier` are lines of superseded attempts, drawn faint behind; `resumes` is where a later one began.
  */
-export function lineFigure({ lines, theme, alerts = [], references = [], ...options }) {
+export function lineFigure({
+  lines,
+  theme,
+  alerts = [],
+  references = [],
+  earlier = [],
+  resumes = [],
+  ...options
+}) {
   const { stepRange = null, yRange, compact = false, revision, stacked = false, share = false } = options;
   const marks = alertMarks(alerts, theme);
+  const restarts = resumeMarks(resumes, theme, { compact });
   const data = stacked
     ? lines.map((line) => stackedTrace(line, theme))
-    : [...lines.flatMap((line) => bandTraces(line)), ...lines.map((line) => lineTrace(line, lines, share))];
+    : [
+        ...earlier.map(earlierTrace),
+        ...lines.flatMap((line) => bandTraces(line)),
+        ...lines.map((line) => lineTrace(line, lines, share)),
+      ];
   return {
     data,
     layout: {
@@ -28,8 +42,13 @@ export function lineFigure({ lines, theme, alerts = [], references = [], ...opti
         ...(share ? { tickformat: ".0%", hoverformat: ".1~%" } : { hoverformat: ".3~f" }),
         separatethousands: true,
       }),
-      shapes: [...marks.shapes, ...references.map((reference) => referenceShape(reference, theme))],
+      shapes: [
+        ...restarts.shapes,
+        ...marks.shapes,
+        ...references.map((reference) => referenceShape(reference, theme)),
+      ],
       annotations: [
+        ...restarts.annotations,
         ...marks.annotations,
         ...references.filter((r) => r.name !== "").map((r) => referenceLabel(r, theme)),
       ],
@@ -56,6 +75,20 @@ function lineTrace({ name, series, colour, dash, muted = false }, lines, share) 
     marker: { color: colour, size: 4.5 },
     customdata: series.steps.map((_, i) => intervalText(series, i, share)),
     hovertemplate: "%{y}%{customdata}",
+  };
+}
+
+/** What an attempt logged that a later one replayed: no interval and no marks, so that nobody takes it for the run. */
+export function earlierTrace({ name, series, colour }) {
+  return {
+    type: "scatter",
+    mode: "lines",
+    name: plotlyText(name),
+    x: series.steps,
+    y: series.values,
+    connectgaps: false,
+    line: { color: withAlpha(colour, 0.6), width: 1.5, dash: "dot" },
+    hovertemplate: "%{y}",
   };
 }
 

@@ -9,6 +9,7 @@ import { formatNumber, formatSetting, formatStep, isNumber, shortName } from "..
 import { Refresher } from "../refresh.js";
 import { runHref, runsHref } from "../routes.js";
 import { RunData, WISH } from "../run_data.js";
+import { lastSeenWords } from "../run_states.js";
 import { isEmpty, stepRange } from "../series.js";
 import { alertCounts, notice, regimeBadge, scrollRegion, stateMark } from "./components.js";
 import { el, rerender } from "./dom.js";
@@ -18,13 +19,16 @@ import { chartTheme } from "./theme.js";
 
 /** The stream usually opens sooner and asks for the first load itself. */
 const FIRST_LOAD_MS = 300;
+/** How long ago a silent run was seen goes on without an event. */
+const AGE_TICK_MS = 5_000;
 const NAME_LENGTH = 38;
 const token = (i) => `series-${i + 1}`;
 
 export function mountCompare(host, { route, shell, metricsInfo }) {
   const runIds = route.runIds.slice(0, MAX_RUNS);
   if (runIds.length === 0) {
-    host.replaceChildren(notFound("Pick two or more runs in the list to compare them."));
+    host.replaceChildren(notFound("Pick two or more runs in the list to compare them.", "Compare runs"));
+    shell.setTitle("Compare", 0);
     return { follow: () => false, onOpen() {}, onEvent() {}, destroy() {} };
   }
   const runs = runIds.map((runId) => new RunData(api, runId));
@@ -52,6 +56,7 @@ export function mountCompare(host, { route, shell, metricsInfo }) {
       },
     },
   );
+  const tick = setInterval(() => page.showHeads(runs), AGE_TICK_MS);
   refresher.request(WISH.all, FIRST_LOAD_MS);
   return {
     follow: () => false,
@@ -64,6 +69,7 @@ export function mountCompare(host, { route, shell, metricsInfo }) {
     },
     destroy() {
       refresher.stop();
+      clearInterval(tick);
       page.destroy();
     },
   };
@@ -147,13 +153,23 @@ function buildPage(metricsInfo) {
     ),
     settings,
   );
+  const showHeads = (runs) => {
+    if (runs.some((run) => run.summary === null)) return;
+    const now = Date.now();
+    const known = runs.map((run) => [
+      run.summary,
+      run.step?.evaluation?.absent,
+      lastSeenWords(run.summary, now),
+    ]);
+    rerender(heads, JSON.stringify(known), () => runs.map(runHead));
+  };
   return {
     root,
     problem,
+    showHeads,
     update(runs) {
       root.classList.remove("awaiting");
-      const known = runs.map((run) => [run.summary, run.step?.evaluation?.absent]);
-      rerender(heads, JSON.stringify(known), () => runs.map(runHead));
+      showHeads(runs);
       updateQuadrant(quadrant, runs);
       for (const { figure, card } of cards) updateOverlay(card, figure, runs);
       showDifference(settings, difference, runs);
@@ -189,6 +205,11 @@ function headFact(run, metric, name) {
 const headAlerts = (summary) =>
   el("div", {}, el("dt", { text: "Open alerts" }), el("dd", {}, alertCounts(summary.open_alerts)));
 
+function lastSeen(summary) {
+  const text = lastSeenWords(summary, Date.now());
+  return text === "" ? null : el("span", { class: "last-seen", text });
+}
+
 function runHead(run, i) {
   const { summary } = run;
   const key = el("span", { class: "legend-key legend-dot", "aria-hidden": "true" });
@@ -208,6 +229,7 @@ function runHead(run, i) {
       { class: "compare-regime" },
       regimeBadge(summary.regime?.regime),
       el("span", { class: "faint", text: `step ${formatStep(summary.last_step)}` }),
+      lastSeen(summary),
     ),
     summary.regime ? el("p", { class: "compare-reason", text: summary.regime.reason }) : null,
     el(

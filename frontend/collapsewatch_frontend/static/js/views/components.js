@@ -1,9 +1,11 @@
 /** Small parts that every screen uses. */
 
 import { severityInfo } from "../alerts.js";
-import { formatNumber, formatStep, plural } from "../format.js";
+import { codeParts, formatNumber, formatStep, plural } from "../format.js";
 import { regimeInfo } from "../regimes.js";
+import { runStateInfo } from "../run_states.js";
 import { sparklinePoints, sparklineY } from "../series.js";
+import { workerStateInfo } from "../service.js";
 import { el, svg } from "./dom.js";
 import { icon } from "./icons.js";
 
@@ -28,16 +30,18 @@ export function severityBadge(severity) {
   );
 }
 
-const RUN_STATES = { running: "Running", finished: "Finished", failed: "Failed" };
-
-export function stateMark(state) {
+/** A state as icon and word: `{name, icon, tone, hint?}`, of a run or of a worker. */
+function stateBadge(info, data) {
   return el(
     "span",
-    { class: `state state-${state}`, data: { testid: "run-state" } },
-    el("span", { class: "state-dot", "aria-hidden": "true" }),
-    el("span", { text: RUN_STATES[state] ?? state }),
+    { class: `state tone-${info.tone}`, title: info.hint, data },
+    icon(info.icon, 14),
+    el("span", { text: info.name }),
   );
 }
+
+export const stateMark = (state) => stateBadge(runStateInfo(state), { testid: "run-state", state });
+export const workerMark = (state) => stateBadge(workerStateInfo(state), { testid: "worker-state", state });
 
 /** Open alerts as counts per severity; nothing but a dash when there are none. */
 export function alertCounts(counts) {
@@ -124,6 +128,15 @@ export function infoButton(title, { explanation, formula, unit }) {
 
 export function notice(kind, ...children) {
   return el("div", { class: `notice notice-${kind}`, role: "alert" }, ...children);
+}
+
+/** A sentence of the server: what it puts between backticks is set as code. */
+export function prose(text, props = {}) {
+  return el(
+    "span",
+    props,
+    codeParts(text).map((part) => el(part.isCode ? "code" : "span", { text: part.text })),
+  );
 }
 
 /** A code sample with a button that copies it. */

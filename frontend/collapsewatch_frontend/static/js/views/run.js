@@ -22,10 +22,18 @@ const FIRST_LOAD_MS = 300;
 
 /** Mounts the screen; returns what the app calls on events, on reconnects and at the end. */
 export function mountRun(host, { route, shell, navigate, metricsInfo }) {
-  const data = new RunData(api, route.runId, { scope: route.scope });
+  const data = new RunData(api, route.runId, { scope: route.scope, withEarlier: true });
+  data.showsEarlier = route.earlier !== "hidden";
   const view = { data, siblings: [], ghost: null, ghostId: route.ghost };
   const goTo = (change) =>
-    navigate(runHref(route.runId, { scope: data.wantedScope, ghost: view.ghostId, ...change }));
+    navigate(
+      runHref(route.runId, {
+        scope: data.wantedScope,
+        ghost: view.ghostId,
+        earlier: data.showsEarlier ? "" : "hidden",
+        ...change,
+      }),
+    );
   const page = buildPage({ goTo, metricsInfo });
   host.replaceChildren(page.problem, page.root);
 
@@ -65,9 +73,14 @@ export function mountRun(host, { route, shell, navigate, metricsInfo }) {
   refresher.request(WISH.all, FIRST_LOAD_MS);
   return {
     onOpen: () => refresher.requestNow(WISH.all),
-    /** Takes another scope or ghost of the same run without a new page; false for any other address. */
+    /** Takes another scope, ghost or choice of attempts of the same run without a new page; false for any other address. */
     follow(next) {
       if (next.screen !== "run" || next.runId !== route.runId) return false;
+      data.showsEarlier = next.earlier !== "hidden";
+      if (next.scope === data.wantedScope && next.ghost === view.ghostId) {
+        show();
+        return true;
+      }
       data.wantedScope = next.scope;
       view.ghostId = next.ghost;
       view.ghost = null;
@@ -103,7 +116,8 @@ function buildPage({ goTo, metricsInfo }) {
   const head = headPart({
     onScope: (scope) => goTo({ scope }),
     onGhost: (ghost) => goTo({ ghost }),
-    onDead: () => leadTo(diagnostics.root),
+    onEarlier: (shown) => goTo({ earlier: shown ? "" : "hidden" }),
+    onBacklog: () => leadTo(diagnostics.root),
     scopesOf: (summary) => scoredScopes(summary.scopes),
     compareHref,
   });

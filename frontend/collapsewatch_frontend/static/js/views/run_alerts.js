@@ -1,8 +1,8 @@
 /** The run's alerts: open ones in full, resolved ones folded away. */
 
-import { openAlerts, severityInfo, sortAlerts, splitLead } from "../alerts.js";
-import { formatAge, formatStep, formatValue, humanise, plural } from "../format.js";
-import { severityBadge } from "./components.js";
+import { alertWhenWords, isOpen, openAlerts, severityInfo, sortAlerts, splitLead } from "../alerts.js";
+import { formatValue, humanise, plural } from "../format.js";
+import { prose, severityBadge } from "./components.js";
 import { el, KeyedList, rerender, setText } from "./dom.js";
 import { icon } from "./icons.js";
 
@@ -36,19 +36,28 @@ export function alertsPart() {
     root,
     update({ data }) {
       const opened = openAlerts(data.alerts);
-      const done = sortAlerts(data.alerts).filter((alert) => alert.status !== "open");
+      const done = sortAlerts(data.alerts).filter((alert) => !isOpen(alert));
       setText(heading, opened.length === 0 ? "Alerts" : plural(opened.length, "open alert"));
       calm.hidden = opened.length > 0;
       showCalm(calm, data.regime()?.regime);
       open.hidden = opened.length === 0;
       openList.update(opened);
       folded.hidden = done.length === 0;
-      setText(resolvedTitle, `${plural(done.length, "resolved alert")}`);
+      setText(resolvedTitle, historyWords(done));
       resolvedList.update(done);
     },
     /** The ages go on while nothing else changes. */
     tick: () => cards.forEach((card) => card.tick()),
   };
+}
+
+/** `2 resolved alerts`, `1 resolved, 2 in an earlier attempt`. */
+function historyWords(done) {
+  const superseded = done.filter((alert) => alert.superseded === true).length;
+  const resolved = done.length - superseded;
+  if (superseded === 0) return plural(resolved, "resolved alert");
+  const earlier = `${plural(superseded, "alert")} in an earlier attempt`;
+  return resolved === 0 ? earlier : `${plural(resolved, "resolved alert")}, ${earlier}`;
 }
 
 /** An alert that was resolved has a new card in the other list by now; that one stays known. */
@@ -68,6 +77,12 @@ function showCalm(host, regime) {
 function createAlert(alert) {
   const when = el("p", { class: "alert-when" });
   const title = el("strong", { class: "alert-title" });
+  const earlier = el("span", {
+    class: "chip",
+    hidden: true,
+    title: "A later attempt replayed the step that this alert is about.",
+    text: "in an earlier attempt",
+  });
   const message = el("p", { class: "alert-message" });
   const evidence = el("dl", { class: "evidence" });
   const root = el(
@@ -76,7 +91,7 @@ function createAlert(alert) {
       class: `card alert severity-${alert.severity}`,
       data: { testid: "alert", severity: alert.severity, rule: alert.rule },
     },
-    el("div", { class: "alert-head" }, severityBadge(alert.severity), title, when),
+    el("div", { class: "alert-head" }, severityBadge(alert.severity), title, earlier, when),
     message,
     el(
       "details",
@@ -88,30 +103,21 @@ function createAlert(alert) {
   let shown = alert;
   return {
     root,
-    tick: () => setText(when, whenText(shown)),
+    tick: () => setText(when, alertWhenWords(shown, Date.now())),
     update(latest) {
       shown = latest;
-      root.classList.toggle("alert-resolved", latest.status !== "open");
+      root.classList.toggle("alert-resolved", !isOpen(latest));
+      earlier.hidden = latest.superseded !== true;
       root.setAttribute("aria-label", `${severityInfo(latest.severity).name}: ${latest.title}`);
       setText(title, latest.title);
       rerender(message, latest.message, () => {
         const { lead, rest } = splitLead(latest.message);
-        return [
-          el("span", { class: "alert-lead", text: lead }),
-          rest === "" ? null : el("span", { text: ` ${rest}` }),
-        ];
+        return [prose(lead, { class: "alert-lead" }), rest === "" ? null : prose(` ${rest}`)];
       });
-      setText(when, whenText(latest));
+      setText(when, alertWhenWords(latest, Date.now()));
       rerender(evidence, JSON.stringify(latest.evidence), () => evidenceRows(latest));
     },
   };
-}
-
-function whenText(alert) {
-  const opened = `opened at step ${formatStep(alert.opened_step)}, ${formatAge(alert.opened_at, Date.now())}`;
-  const resolved =
-    alert.resolved_step === null ? "" : `; resolved at step ${formatStep(alert.resolved_step)}`;
-  return opened + resolved;
 }
 
 function evidenceRows(alert) {

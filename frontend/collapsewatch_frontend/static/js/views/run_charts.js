@@ -8,7 +8,7 @@ import { regimeInfo } from "../regimes.js";
 import { isEmpty } from "../series.js";
 import { el, setText } from "./dom.js";
 import { figureCard } from "./figure_card.js";
-import { panelFigure, panelLegend } from "./panel_figure.js";
+import { EARLIER_LEGEND, panelFigure, panelLegend } from "./panel_figure.js";
 import { chartTheme } from "./theme.js";
 
 const QUADRANT_INFO = {
@@ -88,9 +88,10 @@ function updateQuadrant(card, { data, ghost }) {
       const theme = chartTheme();
       const shared = { trajectory, theme, compact, size, revision: `${data.runId} ${data.scope} ${whole}` };
       const ghosts = ghost === null ? [] : [{ ...ghost, colour: theme.series[3] }];
+      const behind = { ghosts, earlier: data.earlier() };
       return whole
-        ? quadrantFigure({ ...shared, ghosts })
-        : dependenceFigure({ ...shared, ghosts, alerts: data.alerts });
+        ? quadrantFigure({ ...shared, ...behind })
+        : dependenceFigure({ ...shared, ...behind, alerts: data.shownAlerts(), resumes: data.resumes() });
     },
   });
 }
@@ -102,10 +103,12 @@ function quadrantLegend(data, ghost, whole) {
     colourToken: `regime-${regimeInfo(points[points.length - 1].regime).colour}`,
     shape: "dot",
   };
+  const earlier = data.earlier().some((attempt) => attempt.points.length > 0) ? [EARLIER_LEGEND] : [];
   const ghosts = ghost === null ? [] : [{ name: ghost.name, colourToken: "series-4", shape: "dot" }];
   if (!whole) {
     return [
       newest,
+      ...earlier,
       ...ghosts,
       {
         name: "diversity is unknown: only the vertical axis, over the steps",
@@ -118,6 +121,7 @@ function quadrantLegend(data, ghost, whole) {
     newest,
     { name: "path (mean of 9 steps)", colourToken: "text-soft" },
     { name: baselineWords(baseline), colourToken: "text", shape: "cross" },
+    ...earlier,
     ...ghosts,
   ];
 }
@@ -144,7 +148,7 @@ export function updatePanel(card, panel, data) {
     // An interval of a stacked total would be read as one of the causes'.
     newest: main !== null && panel.stacked ? { value: main.value } : main,
     beside: beside === null ? null : { name: panel.beside.name, value: beside.value },
-    legendItems: panel.legend ? panelLegend(lines) : [],
+    legendItems: panelLegend(panel, lines, data),
     label:
       main === null
         ? panel.title

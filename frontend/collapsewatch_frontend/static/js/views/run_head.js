@@ -1,29 +1,29 @@
 /** Top of a run's page: which run, is it alive, who scored it, what to compare it with. */
 
-import { formatAge, formatStep, plural, scorerWords } from "../format.js";
+import { backlogHeadline, queueWords } from "../backlog.js";
+import { formatAge, formatStep, scorerWords } from "../format.js";
 import { runsHref } from "../routes.js";
+import { lastSeenWords } from "../run_states.js";
 import { stateMark } from "./components.js";
 import { el, rerender, setAttribute, setText } from "./dom.js";
 import { icon } from "./icons.js";
+import { attemptsLine, earlierToggle } from "./run_attempts.js";
 
-/** `onDead` leads to the batches that could not be scored, far below. */
-export function headPart({ onScope, onGhost, onDead, scopesOf, compareHref }) {
+/** `onBacklog` leads to what waits and what was lost, far below. */
+export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, compareHref }) {
   const crumbs = el("nav", { class: "crumbs", "aria-label": "Breadcrumb" });
   const name = el("h1", { class: "run-name", data: { testid: "run-name" } });
   const state = el("span");
   const step = el("span", { data: { testid: "run-step" } });
   const age = el("span", { data: { testid: "run-age" } });
   const queue = el("span", { data: { testid: "run-queue" } });
-  const dead = el("button", {
-    class: "link-button link-warning",
-    type: "button",
-    hidden: true,
-    data: { testid: "run-dead" },
-    on: { click: onDead },
-  });
+  const backlog = el("span", { class: "head-links" });
+  const seen = el("span", { class: "last-seen", data: { testid: "run-last-seen" } });
+  const attempts = attemptsLine();
   const scorer = el("p", { class: "scorer", data: { testid: "scorer" } });
   const scope = picker("Scope", "scope-picker", onScope);
   const ghost = picker("Overlay", "ghost-picker", onGhost);
+  const earlier = earlierToggle(onEarlier);
   const compare = el(
     "a",
     { class: "button", data: { testid: "compare-link" } },
@@ -38,15 +38,18 @@ export function headPart({ onScope, onGhost, onDead, scopesOf, compareHref }) {
       { class: "run-head-text" },
       crumbs,
       name,
-      el("p", { class: "facts-line" }, state, step, age, queue, dead),
+      el("p", { class: "facts-line" }, state, seen, step, age, queue, backlog),
       scorer,
+      attempts.root,
     ),
-    el("div", { class: "controls" }, scope.root, ghost.root, compare),
+    el("div", { class: "controls" }, scope.root, ghost.root, earlier.root, compare),
   );
   return {
     root,
     tick({ data }) {
-      if (data.summary !== null) setText(age, `updated ${formatAge(data.summary.updated_at, Date.now())}`);
+      if (data.summary === null) return;
+      setText(seen, lastSeenWords(data.summary, Date.now()));
+      setText(age, `updated ${formatAge(data.summary.updated_at, Date.now())}`);
     },
     update({ data, siblings, ghostId }) {
       const { summary } = data;
@@ -58,10 +61,10 @@ export function headPart({ onScope, onGhost, onDead, scopesOf, compareHref }) {
       setText(name, summary.name);
       rerender(state, summary.state, () => [stateMark(summary.state)]);
       setText(step, summary.last_step === null ? "no batch yet" : `step ${formatStep(summary.last_step)}`);
-      setText(queue, queueText(summary));
-      const numDead = data.deadJobs.length;
-      dead.hidden = numDead === 0;
-      setText(dead, `${plural(numDead, "batch", "batches")} could not be scored`);
+      setText(queue, queueWords(summary));
+      showBacklog(backlog, backlogHeadline(summary), onBacklog);
+      attempts.update(summary.attempts);
+      earlier.update(data);
       showScorer(scorer, summary.scorer);
       scope.show(
         scopesOf(summary).map((value) => ({ value, text: value.replace(/_/g, " ") })),
@@ -80,12 +83,19 @@ export function headPart({ onScope, onGhost, onDead, scopesOf, compareHref }) {
   };
 }
 
-/** What the scoring has not reached yet; silent when it keeps up. */
-function queueText({ jobs, last_step: lastStep, regime }) {
-  const waiting = (jobs?.queued ?? 0) + (jobs?.leased ?? 0);
-  if (waiting === 0) return "";
-  const behind = regime !== null && lastStep !== null && regime.step < lastStep;
-  return `${plural(waiting, "batch", "batches")} being scored${behind ? `, scored up to step ${formatStep(regime.step)}` : ""}`;
+/** One link per thing that waits or was lost; each leads to what it means. */
+function showBacklog(host, lines, onBacklog) {
+  rerender(host, JSON.stringify(lines), () =>
+    lines.map(({ id, tone, short }) =>
+      el("button", {
+        class: `link-button${tone === "warning" ? " link-warning" : ""}`,
+        type: "button",
+        data: { testid: `run-${id}`, focusKey: id },
+        on: { click: onBacklog },
+        text: short,
+      }),
+    ),
+  );
 }
 
 function showScorer(host, scorer) {

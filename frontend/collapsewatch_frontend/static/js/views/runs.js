@@ -5,6 +5,7 @@ import { urgentCount } from "../alerts.js";
 import { formatAge, formatNumber, formatStep, isNumber, plural } from "../format.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runHref } from "../routes.js";
+import { isSilent, lastSeenWords, stateCounts } from "../run_states.js";
 import { alertCounts, notice, regimeBadge, sparkline, stateMark } from "./components.js";
 import { el, KeyedList, rerender, setAttribute, setText } from "./dom.js";
 import { firstRunGuide } from "./first_run.js";
@@ -174,12 +175,11 @@ function show(view, parts, shell) {
   parts.rows.update(shown);
   parts.table.hidden = shown.length === 0;
   const numUrgent = view.runs.reduce((sum, run) => sum + urgentCount(run.open_alerts), 0);
-  const running = view.runs.filter((run) => run.state === "running").length;
   setText(
     parts.summary,
     view.runs.length === 0
       ? ""
-      : [plural(shown.length, "run"), `${running} running`, plural(numUrgent, "open alert")].join(" · "),
+      : [plural(shown.length, "run"), ...stateCounts(view.runs), plural(numUrgent, "open alert")].join(" · "),
   );
   shell.setTitle("", numUrgent);
   showCompare(view, parts.compare);
@@ -251,8 +251,10 @@ function updateRow({ root, meta, cells }, run) {
   const urgency =
     run.open_alerts?.critical > 0 ? "critical" : run.open_alerts?.warning > 0 ? "warning" : null;
   setAttribute(root, "data-urgency", urgency);
-  rerender(meta, JSON.stringify([run.state, run.project, run.tags]), () => [
+  const seen = lastSeenWords(run, Date.now());
+  rerender(meta, JSON.stringify([run.state, seen, run.project, run.tags]), () => [
     stateMark(run.state),
+    isSilent(run.state) ? el("span", { class: "last-seen", text: seen }) : null,
     el("span", { text: run.project }),
     run.tags.map((tag) => el("span", { class: "tag", text: tag })),
   ]);

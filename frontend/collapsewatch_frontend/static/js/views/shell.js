@@ -3,27 +3,41 @@
 import { documentTitle } from "../alerts.js";
 import { formatClock } from "../format.js";
 import { liveState } from "../refresh.js";
-import { runsHref } from "../routes.js";
-import { el, setText } from "./dom.js";
+import { compareHref, runsHref, settingsHref } from "../routes.js";
+import { el, setAttribute, setText } from "./dom.js";
 import { icon, logo } from "./icons.js";
+import { serviceBanner } from "./service_banner.js";
 import { currentTheme, onThemeChange, toggleTheme } from "./theme.js";
 
-/** Builds the top bar; `setConnection` and `setTitle` keep it true. */
+const LINKS = [
+  { screen: "runs", text: "Runs", href: runsHref() },
+  { screen: "compare", text: "Compare", href: compareHref([]) },
+  { screen: "settings", text: "Settings", href: settingsHref() },
+];
+
+/** Builds the top bar; `setConnection`, `setScreen`, `setServiceAlerts` and `setTitle` keep it true. */
 export function createShell() {
   const live = el("span", { class: "live live-connecting", role: "status", data: { testid: "live-state" } });
   const liveText = el("span", { text: "connecting" });
+  const links = LINKS.map(({ screen, ...link }) => ({
+    screen,
+    node: el("a", { class: "nav-link", ...link }),
+  }));
+  const banner = serviceBanner(document.getElementById("banner"));
   live.append(el("span", { class: "live-dot", "aria-hidden": "true" }), liveText);
-  document
-    .getElementById("topbar")
-    .append(
+  document.getElementById("topbar").append(
+    el(
+      "div",
+      { class: "topbar-inner" },
+      el("a", { class: "brand", href: runsHref() }, logo(), el("span", { text: "collapsewatch" })),
       el(
-        "div",
-        { class: "topbar-inner" },
-        el("a", { class: "brand", href: runsHref() }, logo(), el("span", { text: "collapsewatch" })),
-        el("nav", { "aria-label": "Main" }, el("a", { class: "nav-link", href: runsHref(), text: "Runs" })),
-        el("div", { class: "topbar-end" }, live, themeButton()),
+        "nav",
+        { class: "nav", "aria-label": "Main" },
+        links.map((link) => link.node),
       ),
-    );
+      el("div", { class: "topbar-end" }, live, themeButton()),
+    ),
+  );
   keepSkipLink();
   return {
     setConnection(connection) {
@@ -31,6 +45,14 @@ export function createShell() {
       live.className = `live live-${state.kind}`;
       setText(liveText, liveWords(state));
     },
+    /** Marks the link of the screen that is shown; a run belongs to the runs. */
+    setScreen(screen) {
+      const shown = screen === "run" ? "runs" : screen;
+      banner.setQuiet(screen === "settings");
+      for (const link of links)
+        setAttribute(link.node, "aria-current", link.screen === shown ? "page" : null);
+    },
+    setServiceAlerts: (alerts) => banner.update(alerts),
     setTitle(name, numUrgent) {
       document.title = documentTitle(name, numUrgent);
     },

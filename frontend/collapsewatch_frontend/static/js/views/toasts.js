@@ -1,8 +1,9 @@
 /** Alerts as they fire, wherever on the page a person is. */
 
 import { severityInfo, splitLead } from "../alerts.js";
-import { formatStep } from "../format.js";
+import { formatStep, isNumber } from "../format.js";
 import { runHref } from "../routes.js";
+import { prose } from "./components.js";
 import { el } from "./dom.js";
 import { icon } from "./icons.js";
 
@@ -29,12 +30,12 @@ export function showToast(alert, { runId, runName, onScreen }) {
       "div",
       { class: "toast-body" },
       el("p", { class: "toast-title" }, el("strong", { text: `${info.name}: ${alert.title}` })),
-      el("p", { class: "toast-message", text: splitLead(alert.message).lead }),
+      el("p", { class: "toast-message" }, prose(splitLead(alert.message).lead)),
       el(
         "p",
         { class: "toast-foot" },
         el("a", { href: runHref(runId), text: runName }),
-        el("span", { text: ` · step ${formatStep(alert.opened_step)}` }),
+        isNumber(alert.opened_step) ? el("span", { text: ` · step ${formatStep(alert.opened_step)}` }) : null,
       ),
     ),
     el(
