@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 GOLDEN ?= tests/data/golden
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo serve check lint types imports unit js test golden clean
+.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,19 @@ test: $(VENV)/.dev ## Everything, with real Redis, PostgreSQL and Chromium
 
 golden: $(VENV)/.dev ## Compare the metrics with reference vectors: make golden GOLDEN=<folder>
 	$(BIN)/python -m tests.golden $(GOLDEN)
+
+faults: $(VENV)/.dev ## Kill every part while runs go on, 10 minutes or more, and count what is lost; SEED=1 QUICK=1
+	scripts/system_packages.sh redis-server postgresql
+	$(BIN)/python -m tests.faults --seed $(or $(SEED),1) $(if $(QUICK),--short,--minutes $(or $(MINUTES),10)) $(ARGS)
+
+build/bench/.peers: benchmarks/peers.txt
+	$(PYTHON) -m venv build/bench/venv
+	build/bench/venv/bin/python -m pip install --quiet --requirement benchmarks/peers.txt
+	@touch $@
+
+bench-ingest: $(VENV)/.dev build/bench/.peers ## What logging costs, what survives a kill, how much is taken in; QUICK=1
+	scripts/system_packages.sh postgresql
+	$(BIN)/python -m benchmarks.ingest
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
