@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -15,6 +16,7 @@ from collapsewatch.errors import InvalidInputError
 from collapsewatch.plain import SupportsToList, described, invalid_input, plain_column, plain_value
 
 MAX_VALUES_PER_POINT = 1000
+_MAX_INT = 2**53
 """The wire type's own limit."""
 
 Scorer = Literal["policy", "reference", "lexical"] | ScorerConfig | Mapping[str, Any]
@@ -128,6 +130,26 @@ def matrix_argument(matrix: CrossLogProbs | Mapping[str, Any] | None) -> Any:
     if isinstance(matrix, Mapping):
         return {name: plain_value(value) for name, value in matrix.items()}
     return matrix
+
+
+def ready_values(values: object) -> dict[str, float] | None:
+    """The values as they are, when they are plain finite numbers under plain names; else None.
+
+    What most trainers log needs no second look, and in the cache of a training loop each look costs.
+    """
+    if type(values) is not dict or not 0 < len(values) <= MAX_VALUES_PER_POINT:
+        return None
+    for name, value in values.items():
+        if type(value) is float:
+            if not isfinite(value):
+                return None
+        elif type(value) is not int or not -_MAX_INT <= value <= _MAX_INT:
+            return None
+        if type(name) is not str or not 0 < len(name) <= 200 or not name.isprintable():
+            return None
+        if name[0] == " " or name[-1] == " ":
+            return None
+    return values
 
 
 def finite_values(values: Mapping[str, Any]) -> tuple[list[tuple[str, float]], list[InvalidInputError]]:

@@ -91,9 +91,16 @@ class Delivery:
     def append(self, kind: RecordKind, model: WireModel, num_items: int = 1) -> None:
         """Puts a record on disk."""
         body = _TO_JSON[type(model)].dump_json(model, exclude_none=True)
-        logged_at = getattr(model, "logged_at", None) or CLOCK.now()
+        self.append_body(kind, body, num_items, getattr(model, "logged_at", None) or CLOCK.now())
+
+    def append_body(self, kind: RecordKind, body: bytes, num_items: int, logged_at: float) -> None:
+        """Puts a record on disk whose JSON is at hand."""
         self._spool.append(kind, body, num_items=num_items, logged_at=logged_at)
-        if self._sender is not None and self._sender.is_stuck:
+        if self._sender is None:
+            return
+        if kind is not RecordKind.scalars:
+            self._sender.hurry()
+        if self._sender.is_stuck:
             self._boundary.report("sender died", "the sender's thread was gone and is started again")
             self._start_sender()
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from pydantic_core import to_json
+
 from collapsewatch.arguments import (
     MAX_VALUES_PER_POINT,
     Column,
@@ -17,6 +19,7 @@ from collapsewatch.arguments import (
     finite_values,
     matrix_argument,
     range_argument,
+    ready_values,
     rollouts_argument,
     scorer_config,
     shard_argument,
@@ -243,6 +246,13 @@ class Run:
         problems: list[InvalidInputError] = []
         with self._boundary.guard("log", reason="values_invalid"):
             number = self._last_step if step is None else plain_step(step)
+            ready = ready_values(values)
+            if ready is not None:
+                logged_at = CLOCK.now()
+                body = to_json({"step": number, "logged_at": logged_at, "values": ready})
+                self._delivery_now.append_body(RecordKind.scalars, body, len(ready), logged_at)
+                self._last_step = number
+                return
             kept, problems = finite_values(values)
             for start in range(0, len(kept), MAX_VALUES_PER_POINT):
                 chunk = dict(kept[start : start + MAX_VALUES_PER_POINT])
@@ -320,8 +330,12 @@ class Run:
         return False
 
     def _append(self, kind: RecordKind, model: RolloutBatch | ScalarPoint | RunUpdate, num: int = 1) -> None:
+        self._delivery_now.append(kind, model, num)
+
+    @property
+    def _delivery_now(self) -> Delivery:
         assert self._delivery is not None
-        self._delivery.append(kind, model, num)
+        return self._delivery
 
     def _tell_end(self, end: End) -> None:
         """Says what stays on disk and what was lost."""

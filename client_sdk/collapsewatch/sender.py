@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import httpx
 
 _TAKE_SECONDS = 5.0
-_GATHER_SECONDS = 0.1
+# What waits is on disk: sending each value at once would only take the interpreter from the training.
+_GATHER_SECONDS = 0.5
 """Pause after scalars were shipped. Each request takes the interpreter's lock for about a millisecond, and
 a trainer that logs all the time should not pay for one request per call."""
 _MANY_RECORDS = 200
@@ -83,6 +84,7 @@ class Sender:
         self._failures = 0
         self._deadline = math.inf
         self._closing = threading.Event()
+        self._urgent = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -101,10 +103,15 @@ class Sender:
         thread.start()
         self._thread = thread
 
+    def hurry(self) -> None:
+        """What was just appended shall not wait for values to gather."""
+        self._urgent.set()
+
     def close(self, timeout_seconds: float) -> Shipment:
         """Lets nothing more into the spool and ships what is left, for a bounded time."""
         self._spool.close()
         self._closing.set()
+        self._urgent.set()
         if self._thread is not None:
             self._thread.join(max(0.0, min(timeout_seconds, threading.TIMEOUT_MAX)))
         self._stopped.set()
@@ -140,9 +147,11 @@ class Sender:
                     self._gather()
 
     def _gather(self) -> None:
-        """Lets further scalars come, unless many wait already."""
-        if self._spool.status().num_records < _MANY_RECORDS:
-            self._closing.wait(_GATHER_SECONDS)
+        """Lets further scalars come, unless many wait already, or something that people watch for."""
+        # Cleared before the look: what is appended after it sets it again.
+        self._urgent.clear()
+        if not self._closing.is_set() and self._spool.num_values_alone() < _MANY_RECORDS:
+            self._urgent.wait(_GATHER_SECONDS)
 
     def _may_go_on(self) -> bool:
         return self._refusal is None and not self._stopped.is_set() and time.monotonic() < self._deadline

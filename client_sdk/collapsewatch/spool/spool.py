@@ -1,5 +1,6 @@
 """The spool of one process: any thread appends, one thread takes and acknowledges."""
 
+import math
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from collapsewatch.spool.cursor import Cursor
 from collapsewatch.spool.folders import SpoolMeta, make_folder, read_meta, remove_folder, take_lock
+from collapsewatch.spool.lanes import SCALARS
 from collapsewatch.spool.reading import Head, LaneReader
 from collapsewatch.spool.records import Record, RecordKind
 from collapsewatch.spool.segments import Segment, find_segments, survey
@@ -143,6 +145,13 @@ class Spool:
         """Items that were taken and acknowledged since this process has the spool, by kind."""
         with self._changed:
             return dict(self._acknowledged)
+
+    def num_values_alone(self) -> float:
+        """Records of values that wait; infinity when something else waits with them."""
+        with self._changed:
+            lanes = self._writer.lanes
+            num_values = lanes[SCALARS].left_records
+            return num_values if num_values == self._writer.left_records else math.inf
 
     def status(self) -> SpoolStatus:
         """What waits, and what was dropped."""
