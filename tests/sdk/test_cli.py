@@ -151,18 +151,24 @@ def test_a_defect_in_the_program_keeps_its_traceback(tmp_path: Path, defect: str
 
 def distributions_of(extra: str) -> set[str]:
     """What an extra names, by the metadata of what is installed; our own extras left out."""
-    named = [line.partition(";") for line in requires("collapsewatch") or []]
+    lines = [line.partition(";") for line in requires("collapsewatch") or []]
     wanted = [
-        requirement for requirement, _, marker in named if re.search(rf"extra == ['\"]{extra}['\"]", marker)
+        requirement for requirement, _, marker in lines if re.search(rf"extra == ['\"]{extra}['\"]", marker)
     ]
-    return {re.split(r"[\[<>=~! ]", requirement, maxsplit=1)[0] for requirement in wanted} - {"collapsewatch"}
+    named = {re.split(r"[\[<>=~! ]", requirement, maxsplit=1)[0] for requirement in wanted}
+    return {normalised(name) for name in named} - {"collapsewatch"}
+
+
+def normalised(distribution: str) -> str:
+    """The name as the registries compare it: `prometheus_client` is `prometheus-client`."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_a_program_knows_a_module_of_every_requirement_of_its_extra(name: str) -> None:
     program = PROGRAMS[name]
     provided = packages_distributions()
-    known = {name.lower() for module in program.modules for name in provided.get(module, [])}
+    known = {normalised(name) for module in program.modules for name in provided.get(module, [])}
     required = distributions_of(program.extra)
     assert required
     assert required <= known
