@@ -48,7 +48,7 @@ def _parts(folder: Path, quick: bool) -> dict[str, Callable[[], Iterable[Row]]]:
             sizes = (
                 {"num_rounds": 2, "scalars": 150, "rollouts": 20}
                 if quick
-                else {"num_rounds": 5, "scalars": 400, "rollouts": 60}
+                else {"num_rounds": 5, "scalars": 1000, "rollouts": 100}
             )
             return list(sdk_calls.measure(folder, server, **sizes))
 

@@ -4,6 +4,7 @@ The answer is the last line that begins with `=`, or, of a child that is to be k
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -53,20 +54,24 @@ def main() -> None:
 def _caller(library: Library, what: str) -> Callable[[int], None]:
     if what == "scalars":
         return lambda call: library.log(scalars(call), step=call)
-    texts = [rollouts(seed) for seed in range(_NUM_TEXTS)]
+    texts = [library.shaped(rollouts(seed)) for seed in range(_NUM_TEXTS)]
     return lambda call: library.log_rollouts(texts[call % _NUM_TEXTS], step=call)
 
 
 def _latencies(call: Callable[[int], None], warm_up: int, calls: int, pause_seconds: float) -> list[int]:
     """Nanoseconds of each call after the first few."""
+    for number in range(warm_up):
+        call(number)
+    # What imports and the opening left behind would else be collected in the middle of some library's call.
+    gc.collect()
     taken = []
-    for number in range(warm_up + calls):
+    for number in range(warm_up, warm_up + calls):
         start = time.perf_counter_ns()
         call(number)
         taken.append(time.perf_counter_ns() - start)
         if pause_seconds:
             time.sleep(pause_seconds)
-    return taken[warm_up:]
+    return taken
 
 
 def _call_until_killed(call: Callable[[int], None], pause_seconds: float) -> None:

@@ -29,8 +29,11 @@ class Library(Protocol):
     def log(self, values: dict[str, float], step: int) -> None:
         """Logs numbers."""
 
-    def log_rollouts(self, rows: Rows, step: int) -> None:
-        """Logs the rollouts of a step by the nearest thing that the library has."""
+    def shaped(self, rows: Rows) -> Any:
+        """The rollouts of a step in the shape that the library takes them in."""
+
+    def log_rollouts(self, rollouts: Any, step: int) -> None:
+        """Logs what `shaped` gave by the nearest thing that the library has."""
 
     def close(self) -> None:
         """Ends the run."""
@@ -59,10 +62,14 @@ class Ours:
         """`run.log`."""
         self._run.log(values, step=step)
 
-    def log_rollouts(self, rows: Rows, step: int) -> None:
+    def shaped(self, rows: Rows) -> Any:
+        """Columns."""
+        groups, prompts, responses, rewards = map(list, zip(*rows, strict=True))
+        return {"group_ids": groups, "prompts": prompts, "responses": responses, "rewards": rewards}
+
+    def log_rollouts(self, rollouts: Any, step: int) -> None:
         """`run.log_rollouts`, with columns."""
-        groups, prompts, responses, rewards = zip(*rows, strict=True)
-        self._run.log_rollouts(step, group_ids=groups, prompts=prompts, responses=responses, rewards=rewards)
+        self._run.log_rollouts(step, **rollouts)
 
     def close(self) -> None:
         """`run.finish`."""
@@ -104,9 +111,13 @@ class Trackio:
         """`run.log`."""
         self._run.log(values, step=step)
 
-    def log_rollouts(self, rows: Rows, step: int) -> None:
+    def shaped(self, rows: Rows) -> Any:
+        """Rows."""
+        return rows
+
+    def log_rollouts(self, rollouts: Any, step: int) -> None:
         """A `trackio.Table`."""
-        table = self._library.Table(columns=["group", "prompt", "response", "reward"], data=rows)
+        table = self._library.Table(columns=["group", "prompt", "response", "reward"], data=rollouts)
         self._run.log({"rollouts": table}, step=step)
 
     def close(self) -> None:
@@ -148,10 +159,14 @@ class Wandb:
         """`run.log`."""
         self._run.log(values, step=step)
 
-    def log_rollouts(self, rows: Rows, step: int) -> None:
+    def shaped(self, rows: Rows) -> Any:
+        """Rows."""
+        return rows
+
+    def log_rollouts(self, rollouts: Any, step: int) -> None:
         """A `wandb.Table`."""
         columns = ["group", "prompt", "response", "reward"]
-        self._run.log({"rollouts": self._library.Table(columns=columns, data=rows)}, step=step)
+        self._run.log({"rollouts": self._library.Table(columns=columns, data=rollouts)}, step=step)
 
     def close(self) -> None:
         """`run.finish`."""
@@ -201,12 +216,15 @@ class Mlflow:
         """`mlflow.log_metrics`."""
         self._library.log_metrics(values, step=step)
 
-    def log_rollouts(self, rows: Rows, step: int) -> None:
-        """`mlflow.log_table`, a file for each step: with one file it would read all of it each time."""
-        columns = dict(
+    def shaped(self, rows: Rows) -> Any:
+        """Columns."""
+        return dict(
             zip(("group", "prompt", "response", "reward"), map(list, zip(*rows, strict=True)), strict=True)
         )
-        self._library.log_table(columns, artifact_file=f"rollouts/{step}.json")
+
+    def log_rollouts(self, rollouts: Any, step: int) -> None:
+        """`mlflow.log_table`, a file for each step: with one file it would read all of it each time."""
+        self._library.log_table(rollouts, artifact_file=f"rollouts/{step}.json")
 
     def close(self) -> None:
         """`mlflow.end_run`."""

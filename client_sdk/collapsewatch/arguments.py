@@ -3,21 +3,15 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from collapsewatch.columns import rollouts_of_columns
 from collapsewatch.contracts.base import WireModel
-from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, Shard
+from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Shard
 from collapsewatch.contracts.scoring import ScorerConfig
 from collapsewatch.errors import InvalidInputError
 from collapsewatch.plain import SupportsToList, described, invalid_input, plain_column, plain_value
-
-MAX_VALUES_PER_POINT = 1000
-_MAX_INT = 2**53
-"""The wire type's own limit."""
 
 Scorer = Literal["policy", "reference", "lexical"] | ScorerConfig | Mapping[str, Any]
 """What says who scores."""
@@ -59,22 +53,6 @@ def scorer_config(scorer: Scorer, **options: object) -> ScorerConfig:
     if isinstance(given.get("checkpoint"), os.PathLike):
         given["checkpoint"] = os.fspath(given["checkpoint"])
     return validated(ScorerConfig, **given)
-
-
-def rollouts_argument(
-    rollouts: Sequence[Rollout | Mapping[str, Any]] | None, columns: Mapping[str, Column | None]
-) -> list[Any]:
-    """The batch's rollouts, given as such or as columns.
-
-    Raises:
-        InvalidInputError: both or neither were given, or the columns do not fit together.
-    """
-    if rollouts is None:
-        return rollouts_of_columns(columns)
-    given = [name for name, column in columns.items() if column is not None]
-    if given:
-        raise InvalidInputError(f"a batch is given as `rollouts` or as columns, not both: {', '.join(given)}")
-    return plain_column("rollouts", rollouts)
 
 
 def tags_argument(tags: ReasoningTags | tuple[str, str] | Mapping[str, Any] | None) -> ReasoningTags:
@@ -130,26 +108,6 @@ def matrix_argument(matrix: CrossLogProbs | Mapping[str, Any] | None) -> Any:
     if isinstance(matrix, Mapping):
         return {name: plain_value(value) for name, value in matrix.items()}
     return matrix
-
-
-def ready_values(values: object) -> dict[str, float] | None:
-    """The values as they are, when they are plain finite numbers under plain names; else None.
-
-    What most trainers log needs no second look, and in the cache of a training loop each look costs.
-    """
-    if type(values) is not dict or not 0 < len(values) <= MAX_VALUES_PER_POINT:
-        return None
-    for name, value in values.items():
-        if type(value) is float:
-            if not isfinite(value):
-                return None
-        elif type(value) is not int or not -_MAX_INT <= value <= _MAX_INT:
-            return None
-        if type(name) is not str or not 0 < len(name) <= 200 or not name.isprintable():
-            return None
-        if name[0] == " " or name[-1] == " ":
-            return None
-    return values
 
 
 def finite_values(values: Mapping[str, Any]) -> tuple[list[tuple[str, float]], list[InvalidInputError]]:

@@ -42,7 +42,10 @@ def plain_column(name: str, column: object) -> list[Any]:
         raise InvalidInputError(
             f"`{name}` must be a list, an array or a tensor, got {type(column).__name__}", kind=f"{name} type"
         )
-    return [item if type(item) in _PLAIN_TYPES else plain_value(item) for item in column]
+    # The interpreter's own loop: entries that are plain, as most are, need no step of Python each.
+    if _PLAIN_TYPES.issuperset(map(type, column)):
+        return list(column)
+    return [plain_value(item) for item in column]
 
 
 def plain_step(step: object) -> int:

@@ -10,17 +10,11 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from pydantic_core import to_json
-
 from collapsewatch.arguments import (
-    MAX_VALUES_PER_POINT,
     Column,
     Scorer,
     finite_values,
-    matrix_argument,
     range_argument,
-    ready_values,
-    rollouts_argument,
     scorer_config,
     shard_argument,
     tags_argument,
@@ -32,17 +26,18 @@ from collapsewatch.contracts.rollouts import (
     CrossLogProbs,
     ReasoningTags,
     Rollout,
-    RolloutBatch,
     ScalarPoint,
     Shard,
 )
 from collapsewatch.contracts.runs import RunStart, RunState, RunUpdate
 from collapsewatch.delivery import Delivery, End
+from collapsewatch.encoding import batch_json, point_json
 from collapsewatch.errors import DeliveryError, InvalidInputError
 from collapsewatch.launcher import Launch, launch_of
 from collapsewatch.names import random_run_name
 from collapsewatch.opening import Resume, run_start, warn_scattered
 from collapsewatch.plain import plain_step, plain_value
+from collapsewatch.ready import MAX_VALUES_PER_POINT, ready_values
 from collapsewatch.settings import Mode, Settings, load_settings
 from collapsewatch.spool import RecordKind
 
@@ -213,23 +208,24 @@ class Run:
         }
         with self._boundary.guard("log_rollouts", reason="batches_invalid"):
             reward_min, reward_max = range_argument(reward_range)
-            batch = validated(
-                RolloutBatch,
+            number, logged_at = plain_step(step), CLOCK.now()
+            body = batch_json(
+                rollouts,
+                columns,
+                cross_log_probs,
                 batch_id=uuid.uuid4().hex,
-                step=plain_step(step),
-                rollouts=rollouts_argument(rollouts, columns),
+                step=number,
                 policy_version=str(policy_version) if isinstance(policy_version, int) else policy_version,
                 temperature=plain_value(temperature),
                 reasoning_tags=tags_argument(reasoning_tags),
                 reward_min=reward_min,
                 reward_max=reward_max,
-                cross_log_probs=matrix_argument(cross_log_probs),
                 attempt_id=self.attempt_id,
-                logged_at=CLOCK.now(),
+                logged_at=logged_at,
                 shard=shard_argument(shard),
             )
-            self._append(RecordKind.batch, batch)
-            self._last_step = batch.step
+            self._delivery_now.append_body(RecordKind.batch, body, 1, logged_at)
+            self._last_step = number
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Hands over plain numbers of one step, such as success rate or KL.
@@ -249,7 +245,7 @@ class Run:
             ready = ready_values(values)
             if ready is not None:
                 logged_at = CLOCK.now()
-                body = to_json({"step": number, "logged_at": logged_at, "values": ready})
+                body = point_json(number, ready, logged_at)
                 self._delivery_now.append_body(RecordKind.scalars, body, len(ready), logged_at)
                 self._last_step = number
                 return
@@ -329,7 +325,7 @@ class Run:
         self._boundary.report(f"closed {what}", "the run is %s; %s dropped", self._state, what)
         return False
 
-    def _append(self, kind: RecordKind, model: RolloutBatch | ScalarPoint | RunUpdate, num: int = 1) -> None:
+    def _append(self, kind: RecordKind, model: ScalarPoint | RunUpdate, num: int = 1) -> None:
         self._delivery_now.append(kind, model, num)
 
     @property

@@ -23,6 +23,7 @@ _GATHER_SECONDS = 0.5
 """Pause after scalars were shipped. Each request takes the interpreter's lock for about a millisecond, and
 a trainer that logs all the time should not pay for one request per call."""
 _MANY_RECORDS = 200
+_BREATH_SECONDS = 0.05
 _CLOSING_PAUSE_SECONDS = 0.5
 _MAX_FAILURES = 3
 """Unforeseen errors over one record before it counts as one that cannot be sent."""
@@ -147,11 +148,12 @@ class Sender:
                     self._gather()
 
     def _gather(self) -> None:
-        """Lets further scalars come, unless many wait already, or something that people watch for."""
+        """Lets scalars gather: shorter when many wait, not at all when something waits that people watch."""
         # Cleared before the look: what is appended after it sets it again.
         self._urgent.clear()
-        if not self._closing.is_set() and self._spool.num_values_alone() < _MANY_RECORDS:
-            self._urgent.wait(_GATHER_SECONDS)
+        num_waiting = self._spool.num_values_alone()
+        if not self._closing.is_set() and num_waiting < math.inf:
+            self._urgent.wait(_GATHER_SECONDS if num_waiting < _MANY_RECORDS else _BREATH_SECONDS)
 
     def _may_go_on(self) -> bool:
         return self._refusal is None and not self._stopped.is_set() and time.monotonic() < self._deadline

@@ -122,6 +122,9 @@ def send(client: "httpx.Client", request: Request) -> Verdict:
         response = client.request(request.method, request.path, content=request.body, headers=request.headers)
     except httpx.RequestError as error:
         return Verdict(Outcome.retry, f"{type(error).__name__}: {error}")
+    # The answer and its stream hold each other: left so, every request would be work for the garbage
+    # collection, which the training's own calls would wait for.
+    response.stream = httpx.ByteStream(b"")
     return verdict_of(response.status_code, response.headers, response.text)
 
 

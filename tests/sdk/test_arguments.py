@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from collapsewatch.arguments import finite_values, ready_values
+from collapsewatch.arguments import finite_values
 from collapsewatch.contracts.rollouts import ScalarPoint
+from collapsewatch.ready import ready_values
 
 NUMBERS = st.one_of(st.floats(), st.integers(), st.booleans(), st.text(max_size=3), st.none())
 

@@ -2,8 +2,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from collapsewatch.heartbeat import ship_adopted
 from collapsewatch.sender import Sender
 from collapsewatch.settings import Settings
 from collapsewatch.spool import Record, RecordKind, Spool, SpoolMeta
-from collapsewatch.wire import Outcome, Request, Verdict, send, verdict_of
+from collapsewatch.wire import Request, Verdict, send
 
 from .conftest import Answer, Recorder, Seen
 
@@ -305,31 +303,6 @@ def test_pauses_grow_up_to_their_limit(
     rig.sender.close(10)
     for pause, limit in zip(pauses, [1, 2, 4, 4, 4], strict=True):
         assert limit / 2 <= pause <= limit
-
-
-@pytest.mark.parametrize(
-    ("header", "expected"),
-    [("3", 3.0), ("1e9", 300.0), ("-5", 0.0), ("nan", None), ("soon", None), (None, None)],
-)
-def test_retry_after_in_seconds_is_bounded(header: str | None, expected: float | None) -> None:
-    headers = {} if header is None else {"retry-after": header}
-    assert verdict_of(503, headers, "").retry_after_seconds == expected
-
-
-def test_retry_after_may_be_a_date() -> None:
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    seconds = verdict_of(429, {"retry-after": date}, "").retry_after_seconds
-    assert seconds is not None
-    assert 50 <= seconds <= 60
-
-
-@pytest.mark.parametrize(
-    "text", ["", "<html>no</html>", "[]", '{"error": 3}', '{"error": {"code": "x"}}', "null"]
-)
-def test_any_answer_gives_a_reason(text: str) -> None:
-    verdict = verdict_of(400, {}, text)
-    assert verdict.outcome is Outcome.rejected
-    assert verdict.reason.startswith("400")
 
 
 def test_a_broken_certificate_store_is_reported_and_not_raised(

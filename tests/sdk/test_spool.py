@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from collapsewatch.spool import RecordKind, Spool, SpoolError
+from collapsewatch.spool.lanes import LOOK_SECONDS
 from collapsewatch.spool.spool import MAX_RECORDS_PER_TAKE
 
 from .spools import MAX_BYTES, Dropped, adopted, append, bodies, new_spool, requests, segments, takes
@@ -306,13 +307,15 @@ def test_counts_of_what_was_dropped_outlive_the_process(spool: Spool) -> None:
 def test_a_spool_whose_folder_was_removed_ships_all_the_same(spool: Spool, dropped: Dropped) -> None:
     import shutil
 
-    append(spool, "r", "b1", "s1")
+    append(spool, "r", "b1", "s1", "b2", "s2")
     shutil.rmtree(spool.folder.parent)
-    append(spool, "b2", "s2")
+    append(spool, "b3")
+    time.sleep(1.1 * LOOK_SECONDS)
+    append(spool, "b4", "s4")
     # What is logged from here on is on disk again, under the lock.
     assert len(segments(spool.folder)) == 2
     assert Spool.adopt(spool.folder, max_bytes=MAX_BYTES, on_drop=lambda *_: None) is None
-    assert requests(spool) == [["r"], ["b1"], ["s1"], ["b2"], ["s2"]]
+    assert requests(spool) == [["r"], ["b1"], ["s1"], ["b2"], ["s2"], ["b3"], ["b4"], ["s4"]]
     assert dropped == []
     spool.release()
     assert not spool.folder.exists()

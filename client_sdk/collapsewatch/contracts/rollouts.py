@@ -137,13 +137,12 @@ class Shard(WireModel):
         return self
 
 
-class RolloutBatch(WireModel):
-    """One training step's rollouts. Sending the same batch again is harmless."""
+class BatchHead(WireModel):
+    """What a batch says beside its rollouts."""
 
     batch_id: Identifier
     """Chosen by the sender; the same id with the same content is the same batch."""
     step: Step
-    rollouts: list[Rollout] = Field(min_length=1, max_length=100_000)
     policy_version: Name | None = None
     """Which policy wrote the batch; fills `{policy_version}` in the scorer's checkpoint pattern."""
     temperature: Annotated[float, Field(gt=0, le=100)] | None = None
@@ -154,7 +153,6 @@ class RolloutBatch(WireModel):
     reward_max: FiniteFloat | None = None
     scorer: ScorerConfig | None = None
     """Who scores this batch; when absent, the scorer that the run has when the batch is accepted."""
-    cross_log_probs: CrossLogProbs | None = None
     attempt_id: Identifier | None = None
     """Attempt that produced it, opened before with `RunStart`; the run's only one when absent."""
     logged_at: LoggedAt | None = None
@@ -163,11 +161,22 @@ class RolloutBatch(WireModel):
     """Which part of the step it is; the whole when absent."""
 
     @model_validator(mode="after")
+    def _is_range(self) -> Self:
+        if self.reward_min is not None and self.reward_max is not None and self.reward_min >= self.reward_max:
+            raise ValueError(f"`reward_min` {self.reward_min} is not below `reward_max` {self.reward_max}")
+        return self
+
+
+class RolloutBatch(BatchHead):
+    """One training step's rollouts. Sending the same batch again is harmless."""
+
+    rollouts: list[Rollout] = Field(min_length=1, max_length=100_000)
+    cross_log_probs: CrossLogProbs | None = None
+
+    @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if self.shard is not None and self.cross_log_probs is not None:
             raise ValueError("`cross_log_probs` spans the whole step and cannot come with `shard`")
-        if self.reward_min is not None and self.reward_max is not None and self.reward_min >= self.reward_max:
-            raise ValueError(f"`reward_min` {self.reward_min} is not below `reward_max` {self.reward_max}")
         if self.cross_log_probs is not None:
             last = max(self.cross_log_probs.rollout_indices)
             if last >= len(self.rollouts):

@@ -1,6 +1,7 @@
 """A lane: the segments of one sort of record, in the order of their writing."""
 
 import os
+import time
 from collections import deque
 from pathlib import Path
 
@@ -17,6 +18,9 @@ LANE_OF_KIND = {
 }
 KIND_OF_LANE = {CONTROL: RecordKind.update, SCALARS: RecordKind.scalars, ROLLOUTS: RecordKind.batch}
 """As what a damaged record of a lane is counted."""
+
+LOOK_SECONDS = 0.2
+"""How late it may be noticed that somebody removed the files; until then they exist for this process only."""
 
 
 class Lane:
@@ -35,6 +39,7 @@ class Lane:
         self._segments = deque(found)
         self._next_number = found[-1].number + 1 if found else 1
         self._active: Segment | None = None
+        self._next_look = 0.0
 
     def append(self, header: Header, raw_header: bytes, body: bytes) -> None:
         """Writes a record behind the others.
@@ -110,8 +115,8 @@ class Lane:
     def _active_segment(self) -> Segment:
         active = self._active
         if active is not None and active.descriptor is not None:
-            if os.fstat(active.descriptor).st_nlink == 0:
-                # Somebody removed the file. Its descriptor stays, so that what it holds can be shipped.
+            if self._is_removed(active.descriptor):
+                # Its descriptor stays, so that what it holds can be shipped.
                 active = None
             elif active.size >= self._segment_bytes:
                 active.close()
@@ -125,6 +130,14 @@ class Lane:
             active = self._active = Segment(path, number, descriptor=descriptor)
             self._segments.append(active)
         return active
+
+    def _is_removed(self, descriptor: int) -> bool:
+        """Whether somebody removed the file that is written; asked now and then, for each call costs."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + LOOK_SECONDS
+        return os.fstat(descriptor).st_nlink == 0
 
     def _add(self, segment: Segment, header: Header, count: int = 1) -> None:
         if not segment.is_gone:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 MAGIC = b"\xffCW\xfe"
 _FIELDS = struct.Struct("<4sB3xQdIII")
@@ -57,8 +58,7 @@ class Record:
     """Its number in the writer's order, from 1 on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What a record says about its body."""
 
     kind: RecordKind

@@ -67,7 +67,7 @@ class SpoolWriter:
     def left_bytes(self) -> int:
         """Bytes of these records."""
         in_memory = sum(len(record.body) for record in self.unwritten)
-        return in_memory + sum(lane.left_bytes for lane in self.lanes.values())
+        return in_memory + self._lane_bytes()
 
     def append(
         self, kind: RecordKind, body: bytes, checksum: int, num_items: int, logged_at: float
@@ -112,8 +112,7 @@ class SpoolWriter:
         lane = self.lanes[LANE_OF_KIND[header.kind]]
         raw_header = encode_header(header)
         has_restored = False
-        # Somebody else may eat the disk as fast as we clear it: what is given up is bounded by the need.
-        least_left = self.left_bytes - 2 * header.num_bytes - _SLACK_BYTES
+        least_left: int | None = None
         while True:
             try:
                 lane.append(header, raw_header, body)
@@ -123,6 +122,9 @@ class SpoolWriter:
                     return False
                 has_restored = True
             except OSError as error:
+                if least_left is None:
+                    # Somebody else may eat the disk as fast as we clear it: we give up what we need at most.
+                    least_left = self.left_bytes - 2 * header.num_bytes - _SLACK_BYTES
                 if error.errno not in _NO_ROOM or self.left_bytes < least_left:
                     return False
                 if not self._drop_oldest(header.kind, dropped):
@@ -130,17 +132,22 @@ class SpoolWriter:
 
     def _make_room(self, header: Header, dropped: Dropped) -> bool:
         """Brings what waits below the budget, the new record included; False when it cannot fit in."""
+        limit = self._max_bytes - header.num_bytes - self.taken_bytes
+        if self._lane_bytes() <= limit:
+            return True
         is_control = LANE_OF_KIND[header.kind] == CONTROL
-        fixed = self.taken_bytes + header.num_bytes + self.lanes[CONTROL].left_bytes
+        fixed = self.lanes[CONTROL].left_bytes
         if header.kind is RecordKind.batch:
             fixed += self.lanes[SCALARS].left_bytes
-        if not is_control and fixed > self._max_bytes:
+        if not is_control and fixed > limit:
             return False
-        limit = self._max_bytes - header.num_bytes - self.taken_bytes
-        while sum(lane.left_bytes for lane in self.lanes.values()) > limit:
+        while self._lane_bytes() > limit:
             if not self._drop_oldest(header.kind, dropped):
                 break
         return True
+
+    def _lane_bytes(self) -> int:
+        return sum([lane.left_bytes for lane in self.lanes.values()])
 
     def _drop_oldest(self, for_kind: RecordKind, dropped: Dropped) -> bool:
         """Pushes out the oldest segment that may go for a record of this kind; False when there is none."""
