@@ -90,10 +90,10 @@ def test_what_waits_on_a_trainers_disk_for_too_long_is_told() -> None:
 
 
 def test_dropped_data_is_told_at_each_loss_and_the_alert_goes_by_itself() -> None:
-    lost = run(dropped={"budget": 3, "invalid": 1})
+    lost = run(dropped={"batches_spool_full": 3, "values_invalid": 1})
     first = found(runs=[lost])["data_dropped"]
     assert (first.evidence["num_dropped"], first.evidence["dropped_at"]) == (4, NOW)
-    assert "budget: 3, invalid: 1" in first.message
+    assert "3 batches (no room in the spool), 1 values (invalid)" in first.message
     recently = replace(lost, known_drop=Dropped(4, NOW - 599))
     assert found(runs=[recently])["data_dropped"].evidence["dropped_at"] == NOW - 599
     assert not found(runs=[replace(lost, known_drop=Dropped(4, NOW - 601))])

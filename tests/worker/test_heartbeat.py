@@ -2,8 +2,6 @@
 
 import signal
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,21 +11,6 @@ from collapsewatch_worker.loop.heartbeat import Heart
 from collapsewatch_worker.loop.progress import Progress
 from collapsewatch_worker.loop.server_api import ServerUnreachable, WorkerApi
 from tests.worker.job_server import KEY, JobServer, Workplace, free_port, small_batch, wait_until
-
-
-@pytest.fixture
-def server() -> Iterator[JobServer]:
-    server = JobServer()
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def workplace(tmp_path: Path) -> Iterator[Workplace]:
-    workplace = Workplace(tmp_path)
-    yield workplace
-    workplace.close()
 
 
 def heart(send: object, progress: Progress, stop: threading.Event) -> Heart:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,21 +35,6 @@ NOISY_CHILD = (
     "import runpy; print('noise on stdout', flush=True); "
     "runpy.run_module('collapsewatch_worker.loop.child', run_name='__main__', alter_sys=True)"
 )
-
-
-@pytest.fixture
-def server() -> Iterator[JobServer]:
-    server = JobServer()
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def workplace(tmp_path: Path) -> Iterator[Workplace]:
-    workplace = Workplace(tmp_path)
-    yield workplace
-    workplace.close()
 
 
 def scoring_settings(folder: Path) -> ScoringSettings:

@@ -27,6 +27,14 @@ SEVERITIES: Mapping[str, Severity] = {
 }
 """Severity by rule."""
 _INTERVALS_WITHOUT_STEP = 10.0
+_WHY_DROPPED = {
+    "invalid": "invalid",
+    "rejected": "refused by the server",
+    "spool_full": "no room in the spool",
+    "damaged": "damaged on the trainer's disk",
+    "closed": "logged after the end",
+}
+"""In words, what the SDK counts as `<what>_<why>`."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,7 @@ def _of_run(run: RunFacts, now: float, heard_since: float, limits: Limits) -> It
             run.run_pk,
             SPOOL_SCOPE,
             "Data waits on the trainer's disk",
-            f"{run.spool_records} records ({run.spool_bytes} bytes) wait, the oldest for "
+            f"{run.spool_records} records ({_size(run.spool_bytes)}) wait, the oldest for "
             f"{_duration(run.spool_oldest_seconds)}. Nothing is lost: a running trainer goes on sending, and "
             "`collapsewatch sync` on its host sends what a process that has ended left behind.",
             {
@@ -242,13 +250,12 @@ def _dropped(run: RunFacts, now: float, limits: Limits) -> Iterable[Condition]:
         dropped_at = known.dropped_at
     if now - dropped_at > limits.quiet_seconds:
         return
-    reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(run.dropped.items()) if count)
     yield Condition(
         "data_dropped",
         run.run_pk,
         SPOOL_SCOPE,
         "Data was dropped on the trainer",
-        f"{num_dropped} records will never arrive ({reasons}).",
+        f"This will never arrive: {_told_drops(run.dropped)}.",
         {"num_dropped": num_dropped, "dropped": dict(run.dropped), "dropped_at": dropped_at},
     )
 
@@ -312,6 +319,20 @@ def _replaces(other: WorkerFacts, gone: WorkerFacts, now: float, limits: Limits)
     """Whether a supervisor, or a person, has started another one in its place."""
     same_place = (other.host, other.device) == (gone.host, gone.device)
     return same_place and other.started_at > gone.started_at and other.is_live(now, limits.worker_seconds)
+
+
+def _told_drops(dropped: Mapping[str, int]) -> str:
+    """Such as: 3 batches (no room in the spool), 5 values (invalid)."""
+    told = []
+    for key, count in sorted(dropped.items()):
+        what, _, why = key.partition("_")
+        if count:
+            told.append(f"{count} {what} ({_WHY_DROPPED.get(why, why.replace('_', ' '))})")
+    return ", ".join(told)
+
+
+def _size(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.1f} MB" if num_bytes >= 1e5 else f"{num_bytes / 1e3:.1f} kB"
 
 
 def _duration(seconds: float) -> str:
