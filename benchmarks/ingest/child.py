@@ -18,6 +18,7 @@ from benchmarks.ingest.work import rollouts, scalars
 ANSWER = "="
 CALL = "+"
 _NUM_TEXTS = 8
+_SETTLING_SECONDS = 2.0
 
 
 def main() -> None:
@@ -62,7 +63,9 @@ def _latencies(call: Callable[[int], None], warm_up: int, calls: int, pause_seco
     """Nanoseconds of each call after the first few."""
     for number in range(warm_up):
         call(number)
-    # What imports and the opening left behind would else be collected in the middle of some library's call.
+    # The start of a run is not what is measured: its threads come up, and what its imports left behind is
+    # collected here and not in the middle of some library's call.
+    time.sleep(_SETTLING_SECONDS)
     gc.collect()
     taken = []
     for number in range(warm_up, warm_up + calls):
