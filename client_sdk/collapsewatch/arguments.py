@@ -138,9 +138,21 @@ def _metric_name(name: object) -> str:
             f"a metric's name must be text of 1 to 200 characters, got {described(name)}", kind="name"
         )
     stripped = name.strip()
+    if "\x00" in stripped or not _is_unicode(stripped):
+        raise InvalidInputError(
+            "a metric's name holds a character that cannot be kept", kind="name character"
+        )
     if len(_checked_names) < _MAX_CHECKED_NAMES:
         _checked_names.add(stripped)
     return stripped
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _finite_number(name: str, value: object) -> float:

@@ -26,7 +26,8 @@ class Boundary:
 
     def __init__(self, *, strict: bool) -> None:
         self.strict = strict
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may ask what was dropped in the middle of a call.
+        self._lock = threading.RLock()
         self._dropped: Counter[str] = Counter()
         self._reported: set[str] = set()
 
@@ -49,9 +50,11 @@ class Boundary:
                 self._reported.add(kind)
         log.log(level if is_new else logging.DEBUG, message, *args, extra={"kind": kind})
 
-    def guard(self, doing: str, *, reason: str | None = None, level: int = logging.WARNING) -> "Guard":
+    def guard(
+        self, doing: str, *, reason: str | None = None, count: int = 1, level: int = logging.WARNING
+    ) -> "Guard":
         """A context that ends every error of its block here, unless strict; `reason` counts what was lost."""
-        return Guard(self, doing, reason, level)
+        return Guard(self, doing, reason, count, level)
 
     def refuse(self, doing: str, problem: InvalidInputError, *, reason: str) -> None:
         """Counts and reports one bad value; raises it when strict."""
@@ -71,10 +74,11 @@ class Boundary:
 class Guard:
     """The SDK boundary as a context manager: what leaves the block as an error, training never sees."""
 
-    def __init__(self, boundary: Boundary, doing: str, reason: str | None, level: int) -> None:
+    def __init__(self, boundary: Boundary, doing: str, reason: str | None, count: int, level: int) -> None:
         self._boundary = boundary
         self._doing = doing
         self._reason = reason
+        self._count = count
         self._level = level
 
     def __enter__(self) -> None:
@@ -87,7 +91,7 @@ class Guard:
         if not isinstance(error, Exception):
             return False
         if self._reason is not None:
-            self._boundary.drop(self._reason)
+            self._boundary.drop(self._reason, self._count)
         if self._boundary.strict:
             return False
         self._boundary.tell(self._doing, error, self._level)

@@ -10,20 +10,26 @@ class Clock:
     """Seconds since 1970, strictly growing, whatever the system's clock does. Any thread may ask."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may open a run in the middle of a call.
+        self._lock = threading.RLock()
         self._last = 0.0
 
     def now(self) -> float:
         """The time; later than every answer before."""
         with self._lock:
-            # Of several values of one step the last logged counts, so an equal time would be a tie, and a
-            # clock that was set back would let the older value win.
-            self._last = max(time.time(), math.nextafter(self._last, math.inf))
-            return self._last
+            while True:
+                last = self._last
+                # Of several values of one step the last logged counts, so an equal time would be a tie, and
+                # a clock that was set back would let the older value win.
+                now = max(time.time(), math.nextafter(last, math.inf))
+                # A signal's handler may have asked in between.
+                if self._last == last:
+                    self._last = now
+                    return now
 
     def unlock(self) -> None:
         """In a forked child: a new lock, for the fork may have copied a held one."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 CLOCK = Clock()

@@ -28,7 +28,7 @@ from collapsewatch.wire import THREAD_NAMES
 
 _LAST_BEAT_SECONDS = 2.0
 _DROP_CAUSES = {
-    "spool_full": "more waits than COLLAPSEWATCH_SPOOL_MAX_BYTES or the disk holds; the oldest go first",
+    "spool_full": "the disk takes no more, or more waits than COLLAPSEWATCH_SPOOL_MAX_BYTES; the oldest go",
     "damaged": "what the disk gave back is not what was written",
 }
 _catching_up: dict[tuple[Path, str], threading.Thread] = {}
@@ -105,6 +105,7 @@ class Delivery:
             if self._sender is not None and self._heart is not None:
                 self._sender.close(timeout_seconds)
                 self._heart.close(min(_LAST_BEAT_SECONDS, deadline - time.monotonic()))
+            self._spool.give_up_unwritten()
             num_left = self._spool.status().num_records
         finally:
             self._spool.release()

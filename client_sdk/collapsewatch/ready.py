@@ -9,25 +9,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+# The wire types' own limits.
 MAX_VALUES_PER_POINT = 1000
+MAX_TOKEN_ID = 2**31 - 1
+MAX_NAME_CHARS = 200
+MAX_TEXT_CHARS = 10_000_000
+MAX_ROLLOUTS = 100_000
 _MAX_INT = 2**53
-_MAX_TOKEN_ID = 2**31 - 1
-_MAX_NAME_CHARS = 200
-_MAX_TEXT_CHARS = 10_000_000
-_MAX_ROLLOUTS = 100_000
-"""The wire types' own limits."""
+"""A float holds every whole number up to here."""
 
-_MAX_KNOWN_NAMES = 10_000
-_known_names: set[str] = set()
-"""Names that are plain: a trainer logs the same at every step."""
+_MAX_KNOWN_METRICS = 10_000
+_known_metrics: set[str] = set()
+"""Metric names that were looked at and are plain."""
 
 
 def ready_values(values: object) -> dict[str, float] | None:
     """The values as they are, when they are plain finite numbers under plain names; else None."""
     if type(values) is not dict or not 0 < len(values) <= MAX_VALUES_PER_POINT:
         return None
-    if not _are_numbers(values.values()) or not _are_names(values):
+    if not _are_numbers(values.values()) or set(map(type, values)) != {str}:
         return None
+    # A trainer logs the same names at every step.
+    if not _known_metrics.issuperset(values):
+        if not _are_names(values):
+            return None
+        if len(_known_metrics) + len(values) <= _MAX_KNOWN_METRICS:
+            _known_metrics.update(values)
     return values
 
 
@@ -35,7 +42,7 @@ def are_ready_columns(columns: Mapping[str, Sequence[Any]]) -> bool:
     """Whether the columns of a batch, of equal lengths, are plain and complete."""
     if not columns.keys() <= _TESTS.keys() or not columns.keys() >= {"group_ids"}:
         return False
-    if not 0 < len(columns["group_ids"]) <= _MAX_ROLLOUTS:
+    if not 0 < len(columns["group_ids"]) <= MAX_ROLLOUTS:
         return False
     if columns.keys().isdisjoint(_PROMPTS) or columns.keys().isdisjoint(_RESPONSES):
         return False
@@ -60,20 +67,15 @@ def _is_float(value: object) -> bool:
 
 
 def _are_names(names: Iterable[Any]) -> bool:
-    if _known_names.issuperset(names):
-        return True
-    are_plain = set(map(type, names)) <= {str} and all(
+    return set(map(type, names)) <= {str} and all(
         # Printable, and a space at neither end: nothing that the wire type would strip or refuse.
-        name.isprintable() and 0 < len(name) <= _MAX_NAME_CHARS and name[0] != " " and name[-1] != " "
-        for name in names
+        name.isprintable() and 0 < len(name) <= MAX_NAME_CHARS and name[0] != " " and name[-1] != " "
+        for name in set(names)
     )
-    if are_plain and len(_known_names) < _MAX_KNOWN_NAMES:
-        _known_names.update(names)
-    return are_plain
 
 
 def _are_texts(texts: Sequence[Any]) -> bool:
-    return set(map(type, texts)) <= {str} and max(map(len, texts)) <= _MAX_TEXT_CHARS
+    return set(map(type, texts)) <= {str} and max(map(len, texts)) <= MAX_TEXT_CHARS
 
 
 def _are_bools(values: Sequence[Any]) -> bool:
@@ -82,7 +84,7 @@ def _are_bools(values: Sequence[Any]) -> bool:
 
 def _are_token_lists(lists: Sequence[Any]) -> bool:
     return set(map(type, lists)) <= {list} and all(
-        not tokens or (set(map(type, tokens)) == {int} and min(tokens) >= 0 and max(tokens) <= _MAX_TOKEN_ID)
+        not tokens or (set(map(type, tokens)) == {int} and min(tokens) >= 0 and max(tokens) <= MAX_TOKEN_ID)
         for tokens in lists
     )
 

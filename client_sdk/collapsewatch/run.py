@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from itertools import count
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -38,6 +39,7 @@ from collapsewatch.names import random_run_name
 from collapsewatch.opening import Resume, run_start, warn_scattered
 from collapsewatch.plain import plain_step, plain_value
 from collapsewatch.ready import MAX_VALUES_PER_POINT, ready_values
+from collapsewatch.reentry import forget_deferred, one_at_a_time
 from collapsewatch.settings import Mode, Settings, load_settings
 from collapsewatch.spool import RecordKind
 
@@ -115,7 +117,8 @@ class Run:
     time. What a call was given is on disk when it returns and survives the process; it is sent from there,
     by this process or a later one. What will never be sent is logged on the logger `collapsewatch`, once per
     sort, and counted in `dropped`.
-    Any thread may call it. In a forked child it does nothing: the run belongs to the process that opened it.
+    Any thread may call it, and so may a signal's handler: what it calls in the middle of another call is done
+    at the end of that one. In a forked child it does nothing: the run belongs to the process that opened it.
     """
 
     def __init__(
@@ -134,6 +137,8 @@ class Run:
         self._last_step = 0 if start.attempt is None else start.attempt.from_step or 0
         self._state: Literal["open", "finished", "forked"] = "open"
         self._writer_id = start.writer_id
+        # A random id for each batch would be a system call for each.
+        self._batch_numbers = count()
         self._delivery: Delivery | None = None
         if settings.mode != "disabled":
             rank = None if launch is None else launch.rank
@@ -150,6 +155,7 @@ class Run:
         """
         return self._boundary.dropped
 
+    @one_at_a_time
     def log_rollouts(
         self,
         step: int,
@@ -213,7 +219,7 @@ class Run:
                 rollouts,
                 columns,
                 cross_log_probs,
-                batch_id=uuid.uuid4().hex,
+                batch_id=f"{self._writer_id}-{next(self._batch_numbers)}",
                 step=number,
                 policy_version=str(policy_version) if isinstance(policy_version, int) else policy_version,
                 temperature=plain_value(temperature),
@@ -227,6 +233,7 @@ class Run:
             self._delivery_now.append_body(RecordKind.batch, body, 1, logged_at)
             self._last_step = number
 
+    @one_at_a_time
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Hands over plain numbers of one step, such as success rate or KL.
 
@@ -240,7 +247,8 @@ class Run:
         if not self._is_sending("values"):
             return
         problems: list[InvalidInputError] = []
-        with self._boundary.guard("log", reason="values_invalid"):
+        num_values = len(values) if type(values) is dict else 1
+        with self._boundary.guard("log", reason="values_invalid", count=num_values):
             number = self._last_step if step is None else plain_step(step)
             ready = ready_values(values)
             if ready is not None:
@@ -258,6 +266,7 @@ class Run:
         for problem in problems:
             self._boundary.refuse("log", problem, reason="values_invalid")
 
+    @one_at_a_time
     def set_scorer(
         self, scorer: Scorer, checkpoint: str | os.PathLike[str] | None = None, **options: Any
     ) -> None:
@@ -276,6 +285,7 @@ class Run:
             config = scorer_config(scorer, checkpoint=checkpoint, **options)
             self._append(RecordKind.update, RunUpdate(scorer=config))
 
+    @one_at_a_time
     def finish(
         self, timeout_seconds: float = 30.0, *, state: Literal["finished", "failed"] = "finished"
     ) -> None:
@@ -372,6 +382,7 @@ def _leave_runs_to_parent() -> None:
     for run in list(_open_runs):
         run._leave_to_parent()
     _open_runs.clear()
+    forget_deferred()
 
 
 atexit.register(_finish_at_exit)

@@ -197,9 +197,16 @@ class Sender:
             self._is_about_run = verdict.outcome is not Outcome.barred
             self._stop_shipping(verdict.reason)
             return False
+        if self._stopped.is_set():
+            # Nobody waits for this any more: who ships the rest hears the same, and counts it.
+            return False
         if len(records) > 1:
-            # One bad point must not take its neighbours along.
-            return all(self._ship(client, [record]) for record in records)
+            # One bad point must not take its neighbours along; each is done with as soon as it is known.
+            for record in records:
+                if not self._ship(client, [record]):
+                    return False
+                self._spool.ack(1)
+            return True
         self._drop(records, verdict.reason)
         return True
 

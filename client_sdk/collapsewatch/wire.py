@@ -26,6 +26,8 @@ LATE_HEADER = "X-Collapsewatch-Late"
 """Says that a spool is shipped whose process is dead: what arrives is no sign of life."""
 _MIN_COMPRESSED_BYTES = 1024
 _MAX_RETRY_AFTER_SECONDS = 300.0
+_ABOUT_THE_RECORDS = (400, 409, 410, 415, 422)
+"""Refusals of what was sent; any other one is about the way to the server."""
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
@@ -131,6 +133,9 @@ def send(client: "httpx.Client", request: Request) -> Verdict:
 def verdict_of(status: int, headers: Mapping[str, str], text: str) -> Verdict:
     """What an answer means for what was sent."""
     if 200 <= status < 300:
+        if status != 204 and not headers.get("content-type", "").startswith("application/json"):
+            # Such as the page of a proxy that wants a login.
+            return Verdict(Outcome.retry, f"answered {status}, but not in the way of a collapsewatch server")
         return Verdict(Outcome.accepted)
     if 300 <= status < 400:
         target = headers.get("location", "nowhere")
@@ -144,6 +149,8 @@ def verdict_of(status: int, headers: Mapping[str, str], text: str) -> Verdict:
         return Verdict(Outcome.run_barred, f"{status}: {_told(text)}")
     if status == 413:
         return Verdict(Outcome.rejected, f"413: larger than the server takes in one request: {_told(text)}")
+    if status not in _ABOUT_THE_RECORDS:
+        return Verdict(Outcome.barred, f"{status}: {_told(text)}")
     return Verdict(Outcome.rejected, f"{status}: {_told(text)}")
 
 

@@ -77,7 +77,7 @@ class Recorder:
                 answer = recorder.take_in(self)
                 payload = answer.body.encode()
                 self.send_response(answer.status)
-                for name, value in answer.headers.items():
+                for name, value in {"Content-Type": "application/json", **answer.headers}.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(payload)))
                 self.end_headers()

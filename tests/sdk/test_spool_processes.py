@@ -151,32 +151,6 @@ def test_the_lock_is_free_when_the_process_is_gone_however_it_ends(tmp_path: Pat
     assert not is_live(tmp_path / "r" / "w")
 
 
-def test_a_signals_handler_may_log_in_the_middle_of_a_call(tmp_path: Path) -> None:
-    code = """
-        import signal, sys
-        from pathlib import Path
-        from tests.sdk.spools import *
-        spool = new_spool(Path(sys.argv[1]), [])
-        logged = []
-        def handler(number, frame):
-            name = f"handler {len(logged)}"
-            logged.append(name)
-            spool.append(RecordKind.batch, name.encode())
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-        for number in range(1000):
-            spool.append(RecordKind.batch, str(number).encode().ljust(5000))
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        got = [body.strip() for body in bodies(spool)]
-        assert sorted(name for name in got if name[0] == "h") == sorted(logged)
-        assert [name for name in got if name[0] != "h"] == [str(number) for number in range(1000)]
-        print(len(logged) > 0)
-    """
-    with process(code, tmp_path) as child:
-        out, error = child.communicate(timeout=100)
-    assert out == "True\n", error
-
-
 FORKING = """
     import os, sys
     from pathlib import Path

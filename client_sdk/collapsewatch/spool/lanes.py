@@ -49,10 +49,17 @@ class Lane:
         """
         active = self._active_segment()
         assert active.descriptor is not None
-        write_record(active.descriptor, active.size, raw_header, body)
+        start = active.size
+        try:
+            write_record(active.descriptor, start, raw_header, body)
+            active.size += header.num_bytes
+        except BaseException:
+            # Also when Ctrl-C came in between: a part of a record must not lie between whole ones.
+            active.size = start
+            self._take_back(active)
+            raise
         if self.left_records == 0:
             self.front_logged_at = header.logged_at
-        active.size += header.num_bytes
         self._add(active, header)
 
     def meet(self, segment: Segment, header: Header) -> None:
@@ -130,6 +137,15 @@ class Lane:
             active = self._active = Segment(path, number, descriptor=descriptor)
             self._segments.append(active)
         return active
+
+    def _take_back(self, active: Segment) -> None:
+        """Cuts a segment off behind its last whole record; else nothing more is put behind it."""
+        try:
+            assert active.descriptor is not None
+            os.ftruncate(active.descriptor, active.size)
+        except OSError:
+            active.close()
+            self._active = None
 
     def _is_removed(self, descriptor: int) -> bool:
         """Whether somebody removed the file that is written; asked now and then, for each call costs."""

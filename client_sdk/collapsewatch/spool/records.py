@@ -57,6 +57,11 @@ class Record:
     seq: int
     """Its number in the writer's order, from 1 on."""
 
+    @property
+    def num_bytes(self) -> int:
+        """Length of the whole record on disk."""
+        return HEADER_BYTES + len(self.body)
+
 
 class Header(NamedTuple):
     """What a record says about its body."""

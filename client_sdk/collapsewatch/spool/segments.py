@@ -157,26 +157,19 @@ class Reader:
 
 
 def write_record(descriptor: int, offset: int, header: bytes, body: bytes) -> None:
-    """Puts a record at the offset; a part of it is taken back when the rest does not follow.
-
-    At the offset and not at the end of the file: an interrupted write is overwritten by the next.
+    """Puts a record at the offset, piece by piece; whole or not at all is the caller's concern.
 
     Raises:
         OSError: it does not fit on the disk, or cannot be written.
     """
     assert len(header) == HEADER_BYTES
-    try:
-        rest = memoryview(body)
-        _write(descriptor, offset, (header, rest[:_PIECE_BYTES]))
-        for start in range(_PIECE_BYTES, len(body), _PIECE_BYTES):
-            _write(descriptor, offset + len(header) + start, (rest[start : start + _PIECE_BYTES],))
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(descriptor, offset)
-        raise
-
-
-def _write(descriptor: int, offset: int, parts: tuple[bytes | memoryview, ...]) -> None:
-    num_written = os.pwritev(descriptor, parts, offset)
-    if num_written != sum(map(len, parts)):
+    rest = memoryview(body)
+    num_written = os.pwritev(descriptor, (header, rest[:_PIECE_BYTES]), offset)
+    if num_written < len(header):
         raise OSError(errno.ENOSPC, "the record was written in part")
+    start = num_written - len(header)
+    while start < len(body):
+        num_written = os.pwrite(descriptor, rest[start : start + _PIECE_BYTES], offset + len(header) + start)
+        if num_written == 0:
+            raise OSError(errno.ENOSPC, "the record was written in part")
+        start += num_written

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +18,10 @@ from collapsewatch.spool.records import Record, RecordKind
 from collapsewatch.spool.segments import Segment, find_segments, survey
 from collapsewatch.spool.writing import Dropped, SpoolWriter
 
-MAX_RECORDS_PER_TAKE = 500
+MAX_RECORDS_PER_TAKE = 2000
 MAX_BYTES_PER_TAKE = 4 * 2**20
 _RETRY_SECONDS = 1.0
 _RELEASE_SECONDS = 5.0
-_Given = tuple[RecordKind, bytes, int, int, float]
-"""Kind, body, its checksum, number of items, time."""
-
 OnDrop = Callable[[RecordKind, int, str], None]
 """Kind, number of items, reason: `spool_full`, `closed` or `damaged`. Called without a lock."""
 
@@ -167,20 +164,19 @@ class Spool:
     def append(self, kind: RecordKind, body: bytes, *, num_items: int = 1, logged_at: float = 0.0) -> None:
         """Writes a record, which survives this process from here on; dropped with `on_drop` if it cannot be.
 
+        That somebody removed the files is noticed within `LOOK_SECONDS`; what was written in between this
+        process alone can still read. Not to be called from a signal's handler in the middle of another call.
+
         Args:
             num_items: values of a scalar record, else 1.
             logged_at: seconds since 1970; now when it is 0.
         """
-        given = (kind, body, zlib.crc32(body), num_items, logged_at or time.time())
+        checksum = zlib.crc32(body)
         with self._changed:
             if self._is_closed:
                 dropped: Dropped = Counter({(kind, "closed"): num_items})
-            elif self._is_writing:
-                # A signal's handler, called in the middle of the write below, which goes on when it returns.
-                self._interposed.append(given)
-                return
             else:
-                dropped = self._write(given)
+                dropped = self._writer.append(kind, body, checksum, num_items, logged_at or time.time())
                 self._changed.notify_all()
         self._tell(dropped)
 
@@ -200,20 +196,21 @@ class Spool:
                     break
             return list(self._taken)
 
-    def ack(self) -> None:
-        """Forgets what was taken: it has arrived, or it never will."""
+    def ack(self, count: int | None = None) -> None:
+        """Forgets what was taken, or the first so many of it: it has arrived, or it never will."""
         with self._taking:
             if not self._taken or self._is_released:
                 return
-            done = self._taken[-1].seq
-            self._cursor.advance(done)
+            done = self._taken[:count]
+            self._cursor.advance(done[-1].seq)
             with self._changed:
-                for segment in self._taken_from:
+                # What the disk never took was taken from no segment, and alone.
+                for segment in self._taken_from[:count]:
                     segment.num_taken -= 1
-                for record in self._taken:
+                for record in done:
                     self._acknowledged[record.kind] += record.num_items
-                self._taken, self._taken_from = [], []
-                self._writer.taken_bytes = 0
+                    self._writer.taken_bytes -= min(record.num_bytes, self._writer.taken_bytes)
+                self._taken, self._taken_from = self._taken[len(done) :], self._taken_from[len(done) :]
             # Only what was read to its end is removed: damage there would go uncounted.
             self._look_ahead()
             with self._changed:
@@ -222,7 +219,16 @@ class Spool:
 
     def note_dropped(self, key: str, count: int) -> None:
         """Counts, beyond the life of this process, what the caller has dropped."""
-        self._cursor.drop(key, count)
+        with self._taking:
+            # A spool that was given back is somebody else's, who counts it again.
+            if not self._is_released:
+                self._cursor.drop(key, count)
+
+    def give_up_unwritten(self) -> None:
+        """Tries once more to write what is in memory alone, and drops what the disk still does not take."""
+        with self._changed:
+            dropped = self._writer.give_up_unwritten()
+        self._tell(dropped)
 
     def close(self) -> None:
         """Lets nothing more in; `take` goes on until all is out."""
@@ -235,7 +241,7 @@ class Spool:
         with self._changed:
             self._is_closed = self._is_released = True
             self._changed.notify_all()
-        # Bounded: a signal's handler may be here while its own thread holds what the taker waits for.
+        # Bounded: a disk that hangs may hold the taker for ever.
         has_taker_left = self._taking.acquire(timeout=_RELEASE_SECONDS)
         try:
             is_drained = self.is_drained
@@ -260,25 +266,10 @@ class Spool:
         # A fork may copy a lock that another thread holds.
         self._make_locks()
 
-    def _write(self, given: _Given) -> Dropped:
-        dropped: Dropped = Counter()
-        self._interposed.append(given)
-        # Looked at again with the flag down: a handler may have come between the last look and that.
-        while self._interposed:
-            self._is_writing = True
-            try:
-                while self._interposed:
-                    dropped += self._writer.append(*self._interposed.popleft())
-            finally:
-                self._is_writing = False
-        return dropped
-
     def _make_locks(self) -> None:
-        # Reentrant: a signal's handler may call in while its own thread is in the middle of a call.
+        # Reentrant: a signal's handler may read the counts in the middle of a call.
         self._changed = threading.Condition(threading.RLock())
         """Guards the lanes and their counts; held for a write at most."""
-        self._is_writing = False
-        self._interposed: deque[_Given] = deque()
         self._taking = threading.Lock()
         """Guards the readers and what was taken; never asked for under the other."""
         self._readers = [LaneReader(lane, self._changed) for lane in self._writer.lanes.values()]

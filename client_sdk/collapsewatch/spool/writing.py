@@ -90,6 +90,14 @@ class SpoolWriter:
             dropped[kind, "spool_full"] += num_items
         return dropped
 
+    def give_up_unwritten(self) -> Dropped:
+        """Writes what is in memory alone, or drops it."""
+        dropped: Dropped = Counter()
+        self._flush_unwritten(dropped)
+        while self.unwritten:
+            dropped[self.unwritten.popleft().kind, "spool_full"] += 1
+        return dropped
+
     def close_files(self) -> None:
         """Gives the descriptors of the segments back."""
         for lane in self.lanes.values():
