@@ -1,8 +1,6 @@
 import gc
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from collapsewatch.columns import plain_columns, rollouts_of_columns
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.encoding import batch_json
 from collapsewatch.errors import InvalidInputError
-from collapsewatch.ready import are_ready_columns
 
 HEAD: dict[str, Any] = {"batch_id": "b1", "step": 3, "logged_at": 1.5, "attempt_id": "a1"}
 TEXTS = st.text(max_size=5) | st.none() | st.integers(0, 3)
@@ -26,6 +23,7 @@ ENTRIES = {
     "rewards": NUMBERS,
     "successes": st.booleans() | st.none(),
     "reasonings": TEXTS,
+    "actions": TEXTS,
     "prompt_token_ids": TOKENS,
     "response_token_ids": TOKENS,
     "response_log_probs": st.lists(NUMBERS, max_size=3),
@@ -88,37 +86,6 @@ USUAL: dict[str, list[Any]] = {
     "response_token_ids": [[3], [4, 5]],
     "response_log_probs": [[-0.5], [-1.0, 0.0]],
 }
-
-
-def test_what_trainers_usually_send_is_ready() -> None:
-    assert are_ready_columns(plain_columns(USUAL))
-    arrays = {"prompts": np.array(["p", "q"]), "responses": ["r", "s"], "rewards": np.array([0.5, 1.0])}
-    assert are_ready_columns(plain_columns(arrays))
-
-
-@pytest.mark.parametrize(
-    ("name", "column"),
-    [
-        ("rewards", [0.5, None]),
-        ("rewards", [0.5, math.nan]),
-        ("rewards", [True, 0.5]),
-        ("rewards", [2**60, 0.5]),
-        ("prompts", ["p", None]),
-        ("prompts", ["p", b"q"]),
-        ("group_ids", ["g", " h"]),
-        ("group_ids", ["g", "h\x00"]),
-        ("group_ids", ["g", ""]),
-        ("successes", [True, 1]),
-        ("prompt_token_ids", [[1], [-1]]),
-        ("prompt_token_ids", [[1], [2**31]]),
-        ("prompt_token_ids", [[1], [True]]),
-        ("prompt_token_ids", [[1], (2,)]),
-        ("response_log_probs", [[-0.5], [-1.0]]),
-        ("response_log_probs", [[-0.5], [-1.0, math.inf]]),
-    ],
-)
-def test_what_may_need_cleaning_or_refusing_is_looked_at(name: str, column: list[Any]) -> None:
-    assert not are_ready_columns(plain_columns({**USUAL, name: column}))
 
 
 def test_half_a_surrogate_pair_is_refused_where_it_is() -> None:

@@ -43,6 +43,18 @@ def test_retry_after_may_be_a_date() -> None:
     assert 50 <= seconds <= 60
 
 
+@pytest.mark.parametrize("status", [402, 405, 407, 421, 426, 451])
+def test_what_is_wrong_with_the_way_costs_no_data(status: int) -> None:
+    assert verdict_of(status, {}, "").outcome is Outcome.barred
+
+
+def test_a_page_in_the_way_is_no_acceptance() -> None:
+    assert verdict_of(200, {"content-type": "text/html"}, "<html>log in</html>").outcome is Outcome.retry
+    assert verdict_of(200, {}, "").outcome is Outcome.retry
+    assert verdict_of(202, {"content-type": "application/json"}, "{}").outcome is Outcome.accepted
+    assert verdict_of(204, {}, "").outcome is Outcome.accepted
+
+
 @pytest.mark.parametrize(
     "text", ["", "<html>no</html>", "[]", '{"error": 3}', '{"error": {"code": "x"}}', "null"]
 )
