@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,13 +13,15 @@ from collapsewatch.contracts.runs import Heartbeat
 from collapsewatch.sender import Sender, Shipment
 from collapsewatch.settings import Settings
 from collapsewatch.spool import Spool
-from collapsewatch.wire import THREAD_NAMES, Request, connect, send
+from collapsewatch.wire import THREAD_NAMES, Outcome, Request, connect, send
 
 if TYPE_CHECKING:
     import httpx
 
 HEARTBEAT_SECONDS = 10.0
 _TIMEOUT_SECONDS = 5.0
+# After it nobody speaks of that spool any more, and the server would believe for ever that something waits.
+_LAST_PAUSES_SECONDS = (0.3, 1.0, 3.0, 0.0)
 _MAX_KEYS = 100
 
 
@@ -88,8 +91,12 @@ def ship_adopted(spool: Spool, settings: Settings, boundary: Boundary, *, timeou
     if shipment.refusal is None:
         try:
             with connect(settings, is_late=True) as client:
-                beat = heartbeat_of(spool, spool.status().dropped, is_alive=False)
-                _post(client, spool.meta.run_id, beat)
+                # While something is left, somebody will speak of it again.
+                for pause_seconds in _LAST_PAUSES_SECONDS if shipment.is_drained else (0.0,):
+                    beat = heartbeat_of(spool, spool.status().dropped, is_alive=False)
+                    if _post(client, spool.meta.run_id, beat) is not Outcome.retry:
+                        break
+                    time.sleep(pause_seconds)
         except Exception as error:  # noqa: BLE001 - the SDK boundary: what was shipped has arrived
             log.debug("no last heartbeat: %s: %s", type(error).__name__, error)
     return shipment
@@ -118,9 +125,10 @@ def host_name() -> str:
     return socket.gethostname()[:200].strip() or "unknown"
 
 
-def _post(client: "httpx.Client", run_id: str, beat: Heartbeat) -> None:
+def _post(client: "httpx.Client", run_id: str, beat: Heartbeat) -> Outcome:
     body = beat.model_dump_json(exclude_none=True).encode()
     path = f"/api/v1/runs/{run_id}/heartbeat"
     client.timeout = _TIMEOUT_SECONDS
     verdict = send(client, Request("POST", path, body, {"Content-Type": "application/json"}))
     log.log(logging.DEBUG, "heartbeat %s: %s", verdict.outcome.name, verdict.reason)
+    return verdict.outcome

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
@@ -76,11 +76,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await run_in_threadpool(services.prepare)
     services.open_hubs()
     stopping = asyncio.Event()
-    repeated = [
-        _repeat(services.queue.reconcile, "reconciler", services.settings.reconcile_seconds, stopping),
-        _repeat(services.watch.look, "watch", services.settings.watch_seconds, stopping),
-    ]
-    loops = [asyncio.create_task(loop) for loop in repeated]
+    loops = [asyncio.create_task(repeated.run(stopping)) for repeated in services.repeated]
     tasks: list[asyncio.Task[Any]] = []
     if services.bell is not None:
         tasks.append(asyncio.create_task(services.bell.listen()))
@@ -103,16 +99,6 @@ async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
     for task in tasks:
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def _repeat(look: Callable[[], None], name: str, seconds: float, stopping: asyncio.Event) -> None:
-    while not stopping.is_set():
-        try:
-            await run_in_threadpool(look)
-        except SQLAlchemyError as error:
-            log.warning("it could not look", extra={"who": name, "error": type(error).__name__})
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), seconds)
 
 
 async def _on_server_error(request: Request, error: Exception) -> Response:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from collapsewatch_server.db import Database
+from collapsewatch_server.db import Database, answer_by
 from collapsewatch_server.errors import Forbidden, Unauthorised
 from collapsewatch_server.repositories import keys, runs
 from collapsewatch_server.tables import ApiKey
@@ -21,6 +21,7 @@ _SECRET_BYTES = 32
 # `cw_worker_` and the first eight characters of the secret: 48 of its 256 bits, so the rest is no easier.
 _PREFIX_CHARS = 18
 _TOUCH_SECONDS = 60.0
+_TOUCH_PATIENCE_SECONDS = 0.5
 
 
 class Purpose(StrEnum):
@@ -130,7 +131,10 @@ class Keyring:
         # Before the write: requests that come together need not write it each.
         self._noted_at[key.id] = now
         try:
-            with self._database.write_session() as session:
+            with (
+                answer_by(time.monotonic() + _TOUCH_PATIENCE_SECONDS),
+                self._database.write_session() as session,
+            ):
                 keys.touch(session, key.id)
         except SQLAlchemyError as error:
             # People read it; no request fails for it.

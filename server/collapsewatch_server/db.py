@@ -1,11 +1,13 @@
 """Sessions of SQLite and PostgreSQL, and the few things in which the two differ."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Insert, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, Insert, create_engine, event, make_url, text
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL
@@ -19,18 +21,21 @@ from sqlalchemy.types import Double
 
 from collapsewatch_server.turns import Turns
 
-# A request waits at most ten seconds for its turn among the writers of this process and five more for those
-# of another process. Clients give up after twenty: they must hear of it before.
+# The longest waits for a turn among the writers of this process, and for those of another one. Whoever has
+# promised an answer sooner says so by `answer_by`.
 _TURN_SECONDS = 10.0
 _BUSY_MILLISECONDS = 5_000
-# Routes run on at most 40 threads and those that take data in on 26 more, so that hardly any ever waits for
-# a connection.
+_LOCK_MILLISECONDS = 10_000
+# Reading routes run on at most 40 threads and the lanes of the gates on 41 more, of which few speak to the
+# database at the same moment.
 _POOL_SIZE = 10
 _POOL_OVERFLOW = 60
 _POOL_SECONDS = 10.0
 # A PostgreSQL that hangs, or a network that swallows packets, ends as an error as well.
 _POSTGRESQL_OPTIONS = (
-    "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=30000"
+    "-c statement_timeout=15000 "
+    f"-c lock_timeout={_LOCK_MILLISECONDS} "
+    "-c idle_in_transaction_session_timeout=30000"
 )
 _POSTGRESQL_ARGUMENTS = {
     "connect_timeout": 5,
@@ -39,6 +44,19 @@ _POSTGRESQL_ARGUMENTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+
+_deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def answer_by(deadline: float) -> Iterator[None]:
+    """Within the block nobody waits for others' writes beyond `deadline`, which is a `time.monotonic()`."""
+    outer = _deadline.get()
+    token = _deadline.set(deadline if outer is None else min(outer, deadline))
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
 
 
 class now(FunctionElement[float]):  # noqa: N801 (a SQL function)
@@ -85,6 +103,8 @@ class Database:
             WriterBusy: others have held the lock for too long.
         """
         with self._writers_turn(), Session(self.engine, expire_on_commit=False) as session, session.begin():
+            if self._turns is None and (wait := _patience(_LOCK_MILLISECONDS)) < _LOCK_MILLISECONDS:
+                session.execute(text(f"SET LOCAL lock_timeout = {max(1, wait)}"))
             yield session
 
     def close(self) -> None:
@@ -97,9 +117,10 @@ class Database:
         if self._turns is None:
             yield
             return
-        with self._turns.take(_TURN_SECONDS) as mine:
+        turn_seconds = _patience(int(_TURN_SECONDS * 1000)) / 1000
+        with self._turns.take(turn_seconds) as mine:
             if not mine:
-                raise WriterBusy(f"no turn to write within {_TURN_SECONDS} s")
+                raise WriterBusy(f"no turn to write within {turn_seconds:g} s")
             yield
 
 
@@ -170,6 +191,15 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     cursor.close()
 
 
+def _patience(longest_milliseconds: int) -> int:
+    """How long to wait now: so long, or what is left until an answer is due."""
+    deadline = _deadline.get()
+    if deadline is None:
+        return longest_milliseconds
+    return max(0, min(longest_milliseconds, int((deadline - time.monotonic()) * 1000)))
+
+
 def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_patience(_BUSY_MILLISECONDS)}")
     # A transaction that begins as a reader cannot always become a writer, however long it waits.
     connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN IMMEDIATE"))

@@ -7,6 +7,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 UNMATCHED = "unmatched"
+OTHER = "other"
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _FILES = "/static"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -97,6 +99,8 @@ class MeterMiddleware:
 def _route(scope: Scope) -> tuple[str, str]:
     template = getattr(scope.get("route"), "path", None)
     if template is not None:
-        return scope["method"], str(template)
+        # Clients make methods up as well.
+        method = scope["method"] if scope["method"] in _METHODS else OTHER
+        return method, str(template)
     # Only what is mounted has an endpoint without a route; whatever else comes is made up by the client.
     return ("GET", _FILES) if "endpoint" in scope else (UNMATCHED, UNMATCHED)

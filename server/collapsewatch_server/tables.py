@@ -108,7 +108,15 @@ class Writer(Base):
     """One process that logs to a run, and what waits in its spool."""
 
     __tablename__ = "writers"
-    __table_args__ = (UniqueConstraint("run_pk", "writer_id"),)
+    __table_args__ = (
+        UniqueConstraint("run_pk", "writer_id"),
+        Index(
+            "ix_writers_backlog",
+            "run_pk",
+            sqlite_where=text("has_backlog = 1"),
+            postgresql_where=text("has_backlog"),
+        ),
+    )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
@@ -117,12 +125,14 @@ class Writer(Base):
     host: Mapped[str | None]
     rank: Mapped[int | None]
     state: Mapped[str]
-    """`running`, `finished` or `failed`, as it said itself."""
+    """`running`, `finished` or `failed`, as it said itself; `gone` when only what it left has come."""
     last_seen_at: Mapped[float | None]
     spool_records: Mapped[int]
     spool_bytes: Mapped[int]
     spool_oldest_seconds: Mapped[float]
     dropped: Mapped[Json]
+    has_backlog: Mapped[bool] = mapped_column(default=False)
+    """Whether something waits, or was ever dropped."""
 
 
 class WorkerRow(Base):
@@ -188,6 +198,12 @@ class JobRow(Base):
             sqlite_where=text("status = 'leased'"),
             postgresql_where=text("status = 'leased'"),
         ),
+        Index(
+            "ix_jobs_thinned",
+            "finished_at",
+            sqlite_where=text("status = 'thinned'"),
+            postgresql_where=text("status = 'thinned'"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
@@ -197,6 +213,8 @@ class JobRow(Base):
     """`queued`, `leased`, `done`, `dead`, or `thinned` (laid aside unscored; can be queued again)."""
     score: Mapped[float]
     """Place in the queue, smallest first; a job that failed keeps it."""
+    queued_at: Mapped[float]
+    """Since when it waits; a retry begins anew."""
     deferred: Mapped[bool] = mapped_column(default=False)
     """Behind everything that is not deferred: its run had too many waiting."""
     starts: Mapped[int]
@@ -269,6 +287,21 @@ class EvaluationRow(Base):
     reason: Mapped[str | None]
 
 
+class LateFold(Base):
+    """From which step on the evaluations of one attempt have to be folded again, because of late results."""
+
+    __tablename__ = "late_folds"
+
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"), primary_key=True, autoincrement=False)
+    scope: Mapped[str] = mapped_column(String(200), primary_key=True)
+    attempt_pk: Mapped[int] = mapped_column(ForeignKey("attempts.id"), primary_key=True, autoincrement=False)
+    from_step: Mapped[int | None]
+    """Where the next pass begins."""
+    next_step: Mapped[int | None]
+    """Where the pass that goes on has come to; none while there is none, or it is through here."""
+    noted_at: Mapped[float]
+
+
 class MetricPoint(Base):
     """Clustered by run, scope and metric, so that a series is one range scan."""
 
@@ -300,6 +333,13 @@ class AlertRow(Base):
     __table_args__ = (
         UniqueConstraint("run_pk", "attempt_pk", "rule", "scope", "opened_step"),
         Index("ix_alerts_open", "status", "rule"),
+        Index(
+            "ix_alerts_dropped",
+            "run_pk",
+            "id",
+            sqlite_where=text("rule = 'data_dropped'"),
+            postgresql_where=text("rule = 'data_dropped'"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)

@@ -48,6 +48,16 @@ def test_what_is_shipped_late_is_no_sign_of_life(
     assert beat.dropped == {"values_invalid": 4}
 
 
+def test_the_last_word_about_a_spool_is_said_again_until_it_is_heard(
+    tmp_path: Path, recorder: Recorder, quick_settings: Settings, boundary: Boundary
+) -> None:
+    left_run(tmp_path, recorder.url)
+    recorder.answers = lambda seen: Answer(503) if [seen] == recorder.beats else None
+    (result,) = ship_leftovers(tmp_path, quick_settings, boundary)
+    assert result.state is LeftoverState.shipped
+    assert [Heartbeat.model_validate(seen.body).spool_records for seen in recorder.beats] == [0, 0]
+
+
 def test_what_is_meant_for_another_server_stays(
     tmp_path: Path, recorder: Recorder, quick_settings: Settings, boundary: Boundary
 ) -> None:

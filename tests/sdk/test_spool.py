@@ -8,7 +8,7 @@ import pytest
 
 from collapsewatch.spool import RecordKind, Spool, SpoolError
 from collapsewatch.spool.lanes import LOOK_SECONDS
-from collapsewatch.spool.spool import MAX_RECORDS_PER_TAKE
+from collapsewatch.spool.spool import MAX_ITEMS_PER_TAKE, MAX_RECORDS_PER_TAKE
 
 from .spools import MAX_BYTES, Dropped, adopted, append, bodies, new_spool, requests, segments, takes
 
@@ -58,6 +58,12 @@ def test_a_request_of_scalars_is_bounded_in_number(spool: Spool) -> None:
 
 def test_a_request_of_scalars_is_bounded_in_bytes(spool: Spool) -> None:
     append(spool, *["s"] * 5, size=1_500_000)
+    assert [len(names) for names in requests(spool)] == [2, 2, 1]
+
+
+def test_a_request_of_scalars_is_bounded_in_values(spool: Spool) -> None:
+    for _ in range(5):
+        spool.append(SCALARS, b"s", num_items=MAX_ITEMS_PER_TAKE // 2)
     assert [len(names) for names in requests(spool)] == [2, 2, 1]
 
 

@@ -198,6 +198,40 @@ def test_a_record_whose_number_lies_far_ahead_breaks_nothing(tmp_path: Path, seq
 # The full disk.
 
 
+def test_a_stray_header_does_not_let_other_lanes_overtake_what_lies_behind_it(tmp_path: Path) -> None:
+    folder = left_spool(tmp_path)
+    (path,) = segments(folder, "rollouts")
+    raw = path.read_bytes()
+    path.write_bytes(raw[2 * RECORD_BYTES :][:HEADER_BYTES] + raw)
+    assert sorted(names_in(adopted(folder))) == sorted(NAMES)
+
+
+def test_a_stray_header_of_what_has_arrived_hides_nothing_behind_it(tmp_path: Path) -> None:
+    folder = left_spool(tmp_path)
+    spool = adopted(folder)
+    for _ in range(2):
+        spool.take(0)
+        spool.ack()
+    spool.release()
+    (path,) = segments(folder, "rollouts")
+    raw = path.read_bytes()
+    path.write_bytes(raw[:RECORD_BYTES] + raw[:HEADER_BYTES] + raw[RECORD_BYTES:])
+    assert sorted(names_in(adopted(folder))) == sorted(without("r0", "b1"))
+
+
+@pytest.mark.parametrize("done", [2, 5, 400])
+def test_a_cursor_whose_number_changed_is_not_trusted(tmp_path: Path, done: int) -> None:
+    folder = left_spool(tmp_path)
+    spool = adopted(folder)
+    spool.take(0)
+    spool.ack()
+    spool.release()
+    path = folder / "cursor"
+    path.write_bytes(path.read_bytes().replace(b'"done": 1', b'"done": %d' % done))
+    # A second shipping of what had arrived is harmless.
+    assert names_in(adopted(folder)) == NAMES
+
+
 def limited(code: str, limit: int = 64 * 1024) -> subprocess.CompletedProcess[str]:
     """Runs code in a process whose files may not grow beyond the limit, which fails as a full disk does."""
 

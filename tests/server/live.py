@@ -1,7 +1,9 @@
 """A real server in a thread, and what trainers and workers send to it."""
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import httpx
@@ -22,6 +24,7 @@ class LiveServer:
     ingest_key: str
     worker_key: str
     server: PageServer
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def call(self, method: str, path: str, *, key: str | None = None, **options: Any) -> httpx.Response:
         headers = options.pop("headers", {})
@@ -49,13 +52,14 @@ class LiveServer:
     def send_batch(self, run_id: str, step: int, **changes: Any) -> httpx.Response:
         return self.ingest("POST", f"/runs/{run_id}/batches", json=batch_body(step, **changes))
 
-    def claim(self, worker: str = "w1", **more: Any) -> Json:
-        """A job, which there has to be."""
+    def claim(self, worker: str | None = None, **more: Any) -> Json:
+        """A job, which there has to be. It goes to a worker that holds none: `w1`, then `w2`, and so on."""
         job = self.try_claim(worker, **more)
         assert job is not None
         return job
 
-    def try_claim(self, worker: str = "w1", **more: Any) -> Json | None:
+    def try_claim(self, worker: str | None = None, **more: Any) -> Json | None:
+        worker = f"w{next(self._numbers)}" if worker is None else worker
         response = self.worker("/claim", {"worker": worker, **more})
         assert response.status_code in (200, 204), response.text
         return response.json() if response.status_code == 200 else None

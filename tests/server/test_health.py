@@ -24,7 +24,11 @@ def test_a_server_with_all_it_needs_is_ready(start_server: Any, deployment: Any)
     worker_beat(live)
     response = live.http.get("/readyz")
     assert (response.status_code, response.json()["status"]) == (200, "ready")
-    expected = {"database", "blobs", "worker"} | ({"redis"} if deployment.redis_url else set())
+    expected = (
+        {"database", "blobs", "worker"}
+        | {one.name for one in live.services.repeated}
+        | ({"redis"} if deployment.redis_url else set())
+    )
     assert set(response.json()["checks"]) == expected
     assert live.http.get("/healthz").json()["status"] == "ok"
 
@@ -43,6 +47,28 @@ def test_a_server_without_its_blobs_or_tables_is_not_ready_and_says_why(start_se
     assert not checks["blobs"]["ok"]
     assert "0000" in checks["database"]["message"]
     assert live.http.get("/healthz").status_code == 200
+
+
+def test_a_server_whose_folder_is_gone_is_not_ready(start_sqlite_server: Any, tmp_path: Path) -> None:
+    live: LiveServer = start_sqlite_server(home=tmp_path / "home")
+    shutil.rmtree(tmp_path / "home")
+    response = live.http.get("/readyz")
+    assert (response.status_code, response.json()["status"]) == (503, "not_ready")
+    # What is written to a file that was removed is lost with the process, though SQLite takes it.
+    assert not response.json()["checks"]["database"]["ok"]
+
+
+def test_a_watch_that_does_not_get_on_degrades_the_service(
+    start_sqlite_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live: LiveServer = start_sqlite_server()
+    worker_beat(live)
+    assert live.http.get("/readyz").json()["status"] == "ready"
+    (watch,) = [one for one in live.services.repeated if one.name == "watch"]
+    monkeypatch.setattr(watch, "problem", lambda: "its last look that succeeded was 100 s ago")
+    response = live.http.get("/readyz")
+    assert (response.status_code, response.json()["status"]) == (200, "degraded")
+    assert not response.json()["checks"]["watch"]["ok"]
 
 
 def test_an_absent_redis_is_a_delay_and_not_an_end(start_server: Any) -> None:

@@ -173,6 +173,20 @@ def test_a_full_disk_refuses_the_batch_until_there_is_room(
     assert live.send_batch(run_id, 1).status_code == 202
 
 
+def test_one_request_brings_a_bounded_number_of_values(live: LiveServer) -> None:
+    run_id = live.start_run()
+    values = {f"m{number}": 1.0 for number in range(1000)}
+    points = [{"step": step, "values": values} for step in range(50)]
+    many = {"points": [*points, {"step": 50, "values": {"m": 1.0}}]}
+    response = live.ingest("POST", f"/runs/{run_id}/scalars", json=many)
+    # The sender sends its points one by one then, and none is lost.
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "invalid_body")
+    assert "50000 values, got 50001" in response.json()["error"]["message"]
+    assert live.get(f"/runs/{run_id}/series", scope="trainer")["series"] == {}
+    response = live.ingest("POST", f"/runs/{run_id}/scalars", json={"points": points})
+    assert response.json() == {"num_values": 50_000}
+
+
 def test_scalars_become_a_series_and_a_later_value_replaces_the_first(live: LiveServer) -> None:
     run_id = live.start_run()
     points = [{"step": 2, "values": {"success": 0.5, "kl": 1}}, {"step": 1, "values": {"success": 0.25}}]

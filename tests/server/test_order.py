@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from collapsewatch.contracts.rollouts import RolloutBatch, ScalarBatch
 from collapsewatch.contracts.runs import RunStart
 from collapsewatch.contracts.scoring import ScoringResult
 from collapsewatch_server.auth import Caller, Purpose
+from collapsewatch_server.repositories import late_folds
+from collapsewatch_server.results.late import LateFolds
+from collapsewatch_server.results.writer import Results
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import (
     AlertRow,
@@ -87,6 +90,12 @@ STORY = story()
 
 def play(services: Services, run_id: str, events: Sequence[Sent]) -> None:
     """Sends everything, each as soon as what it needs is there."""
+    for _ in play_on(services, run_id, events):
+        pass
+
+
+def play_on(services: Services, run_id: str, events: Sequence[Sent]) -> Iterator[None]:
+    """The same, one at a time."""
     there, waiting = {""}, list(events)
     while waiting:
         one = next(event for event in waiting if event.needs in there)
@@ -96,6 +105,7 @@ def play(services: Services, run_id: str, events: Sequence[Sent]) -> None:
         if kind == "start":
             declared = None if one.step < 0 else one.step
             services.runs.start_run(CALLER, run_start(run_id, one.attempt, one.logged_at, declared))
+            yield
             continue
         run, project = services.runs.open_run(CALLER, run_id)
         if kind == "batch":
@@ -108,6 +118,7 @@ def play(services: Services, run_id: str, events: Sequence[Sent]) -> None:
             point = {"step": one.step, "values": {"x": one.value}, "logged_at": one.logged_at}
             body = {"attempt_id": one.attempt, "points": [point]}
             services.scalars.add(run, project, ScalarBatch.model_validate(body))
+        yield
 
 
 def run_start(run_id: str, attempt: str, started_at: float, from_step: int | None) -> RunStart:
@@ -165,7 +176,20 @@ def in_order(services: Services) -> dict[str, Any]:
         services.runs.open_run(CALLER, "in-order")
     except Exception:  # noqa: BLE001 (there is none yet)
         play(services, "in-order", STORY)
+        assert not are_behind(services)
     return content(services, "in-order")
+
+
+def are_behind(services: Services) -> bool:
+    """Whether any fold was put off."""
+    with services.database.read_session() as session:
+        return bool(late_folds.behind(session))
+
+
+def settle(services: Services) -> None:
+    """Folds what was put off."""
+    while are_behind(services):
+        services.results.late.look()
 
 
 def test_the_story_has_what_it_is_told_for(services: Services) -> None:
@@ -193,6 +217,34 @@ def test_every_order_of_arrival_and_of_scoring_ends_in_the_same_content(
     places = {event: place + spread.random() * how_late for place, event in enumerate(STORY)}
     run_id = f"run-{seed}-{how_late}"
     play(services, run_id, sorted(STORY, key=lambda event: places[event]))
+    assert content(services, run_id) == expected
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+)
+@given(seed=st.integers(0, 2**32), how_late=st.sampled_from([6, 1000]), at_once=st.sampled_from([0, 3]))
+def test_folds_that_were_put_off_end_in_the_same_content(
+    services: Services, seed: int, how_late: int, at_once: int
+) -> None:
+    expected = in_order(services)
+    chance = random.Random(seed)
+    places = {event: place + chance.random() * how_late for place, event in enumerate(STORY)}
+    results = Results(services.database, lambda: None, most_folded_at_once=at_once)
+    results.late = LateFolds(services.database, lambda: None, chunk=2, patience_seconds=0)
+    run_id = f"late-{seed}-{how_late}-{at_once}"
+    put_off = 0
+    for _ in play_on(replace(services, results=results), run_id, sorted(STORY, key=places.__getitem__)):
+        put_off += are_behind(services)
+        # Single pieces, so that much arrives in the middle of a pass.
+        if put_off and chance.random() < 0.3:
+            run, _ = services.runs.open_run(CALLER, run_id)
+            with services.database.read_session() as session:
+                behind = [one for one in late_folds.behind(session) if one.run_pk == run.id]
+            for one in behind:
+                results.late._fold_piece(one.run_pk, one.scope)
+    settle(replace(services, results=results))
+    assert put_off
     assert content(services, run_id) == expected
 
 

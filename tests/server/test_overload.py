@@ -6,6 +6,8 @@ import pytest
 import redis
 
 from collapsewatch_server.queue.feed import QUEUE_KEY
+from collapsewatch_server.repositories import events
+from collapsewatch_server.repositories.jobs import DEFERRED
 from tests.server.live import Json, LiveServer, result_body
 
 
@@ -54,6 +56,36 @@ def test_beyond_the_deferred_the_oldest_are_laid_aside_with_the_reason(small: Li
     assert all_steps(small) == [5, 6, 7, 3, 4]
 
 
+def test_what_is_laid_aside_raises_an_alert_until_it_is_queued_again(
+    start_server: Any, wait_until: Any
+) -> None:
+    live = start_server(
+        lease_seconds=60,
+        reconcile_seconds=0.05,
+        max_waiting_batches=3,
+        max_deferred_batches=2,
+        watch_seconds=0.05,
+        worker_seconds=0.1,
+    )
+    run_id = live.start_run()
+    for step in range(6):
+        live.send_batch(run_id, step)
+
+    def alerts() -> list[str]:
+        found = live.get("/service")["alerts"]
+        return [alert["message"] for alert in found if alert["rule"] == "batches_thinned"]
+
+    wait_until(lambda: alerts(), "an alert")
+    assert alerts()[0].startswith("1 batches")
+    with live.services.database.read_session() as session:
+        told = [event.data for event in events.after(session, 0, run_id, 1000) if event.kind == "job"]
+    assert [(data["status"], data["num_jobs"]) for data in told] == [("thinned", 1)]
+    assert len(all_steps(live)) == 5
+    (job,) = live.get(f"/runs/{run_id}/jobs", status="thinned")["jobs"]
+    assert live.call("POST", f"/runs/{run_id}/jobs/{job['job_id']}/retry").status_code == 200
+    wait_until(lambda: not alerts(), "it is resolved")
+
+
 def test_a_thinned_batch_can_be_queued_again(small: LiveServer) -> None:
     run_id = small.start_run()
     for step in range(7):
@@ -77,9 +109,9 @@ def test_jobs_that_come_back_make_older_ones_give_way(start_server: Any, wait_un
     held = []
     for step in range(4):
         live.send_batch(run_id, step)
-        held.append(live.claim())
-    for job in held:
-        live.worker(f"/jobs/{job['job_id']}/fail", {"worker": "w1", "error": "no luck"})
+        held.append(live.claim(f"w{step}"))
+    for step, job in enumerate(held):
+        live.worker(f"/jobs/{job['job_id']}/fail", {"worker": f"w{step}", "error": "no luck"})
     wait_until(lambda: detail(live, run_id)["num_deferred"] == 2, "two were deferred")
     assert all_steps(live) == [2, 3, 0, 1]
 
@@ -117,9 +149,11 @@ def test_redis_moves_a_deferred_job_back_and_forgets_a_thinned_one(
         assert suggested() == in_order
         # A job that a worker gives back is suggested at its old place.
         client.zrem(QUEUE_KEY, jobs[4])
-        held = small.claim(job_id=jobs[4])
+        held = small.claim("w1", job_id=jobs[4])
         small.worker(f"/jobs/{held['job_id']}/fail", {"worker": "w1", "error": "no luck"})
         assert suggested() == in_order
+        # Redis was away when it was laid aside.
+        client.zadd(QUEUE_KEY, {str(jobs[0]): DEFERRED + 1.0})
         retry = f"/runs/{run_id}/jobs/{jobs[0]}/retry"
         assert small.call("POST", retry).status_code == 200
         # It is the newest in line now, and the oldest gives way to it.

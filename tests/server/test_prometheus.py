@@ -1,10 +1,12 @@
 """What Prometheus is told can be read by its own parser and is true in every process."""
 
+import json
 from typing import Any
 
+import zstandard
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.server.live import LiveServer, result_body
+from tests.server.live import LiveServer, batch_body, result_body
 from tests.server.test_liveness import beat, worker_beat
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -87,6 +89,23 @@ def test_what_a_process_took_in_is_counted_by_route_and_not_by_path(live: LiveSe
     assert one(found, "http_request_seconds_count", method="POST", route=route) == 2
     assert one(found, "http_answers_total", method="unmatched", route="unmatched", status="404") == 1
     assert one(found, "http_answers_total", method="GET", route="/static", status="404") == 1
+
+
+def test_bytes_of_batches_are_those_without_their_compression(live: LiveServer) -> None:
+    run_id = live.start_run()
+    document = json.dumps(batch_body(0)).encode()
+    headers = {"Content-Encoding": "zstd"}
+    packed = zstandard.ZstdCompressor().compress(document)
+    sent = live.ingest("POST", f"/runs/{run_id}/batches", content=packed, headers=headers)
+    assert sent.status_code == 202
+    assert one(scrape(live), "batch_bytes_total") == len(document)
+
+
+def test_methods_that_clients_make_up_are_one(live: LiveServer) -> None:
+    for number in range(3):
+        assert live.http.request(f"MADE-UP-{number}", "/api/v1/runs").status_code == 405
+    found = scrape(live)
+    assert one(found, "http_answers_total", method="other", route="/api/v1/runs", status="405") == 3
 
 
 def test_what_is_shed_is_counted(start_server: Any, wait_until: Any) -> None:

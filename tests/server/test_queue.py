@@ -5,8 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
-from sqlalchemy import select
+from sqlalchemy import select, update
+from sqlalchemy.exc import OperationalError
 
 from collapsewatch_server.queue.feed import QUEUE_KEY
 from collapsewatch_server.tables import JobRow
@@ -25,12 +27,12 @@ def test_a_job_goes_to_one_of_many_claimers(live: LiveServer) -> None:
     claimed: list[int] = []
     lock = threading.Lock()
 
-    def claim_all(worker: str) -> None:
-        while (job := live.try_claim(worker)) is not None:
+    def claim_all() -> None:
+        while (job := live.try_claim()) is not None:
             with lock:
                 claimed.append(job["step"])
 
-    threads = [threading.Thread(target=claim_all, args=(f"w{i}",)) for i in range(6)]
+    threads = [threading.Thread(target=claim_all) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -94,6 +96,21 @@ def test_a_claim_whose_answer_was_lost_brings_the_same_job_at_the_same_start(liv
     assert live.try_claim("w3", repeats=True) is None
 
 
+def test_a_claim_that_arrives_after_its_repetition_leases_no_second_job(start_server: Any) -> None:
+    live = start_server(lease_seconds=30)
+    run_id = live.start_run()
+    for step in range(2):
+        assert live.send_batch(run_id, step).status_code == 202
+    known = live.claim("w1", repeats=True)
+    # The first try was on its way all the time, and nobody reads its answer.
+    late = live.claim("w1")
+    assert (late["job_id"], late["start"]) == (known["job_id"], 1)
+    assert live.done(known["job_id"], result_body())
+    # One that comes later still: the worker gets what it holds with its next claim.
+    unread = live.claim("w1")
+    assert live.claim("w1", job_id=known["job_id"]) == unread
+
+
 def test_a_waiting_claim_is_woken_by_the_job(start_server: Any) -> None:
     live = start_server(lease_seconds=30, poll_seconds=10)
     run_id = live.start_run()
@@ -130,14 +147,68 @@ def test_a_beat_keeps_the_lease_and_silence_loses_it(live: LiveServer, wait_unti
     assert live.claim("w2")["start"] == 2
 
 
+def run_out(live: LiveServer) -> None:
+    """Ends every lease long ago."""
+    with live.services.database.write_session() as session:
+        session.execute(update(JobRow).where(JobRow.status == "leased").values(lease_until=1.0))
+
+
+def test_a_lease_that_ran_out_while_the_server_was_away_can_still_be_kept(
+    start_server: Any, wait_until: Any
+) -> None:
+    options = {"lease_seconds": 0.5, "reconcile_seconds": 60}
+    before = start_server(**options)
+    run_id = before.start_run()
+    before.send_batch(run_id, 1)
+    job_id = before.claim("w1")["job_id"]
+    for _ in range(4):
+        run_out(before)
+        # Its workers had nobody to tell that they live.
+        after = start_server(**options)
+        after.services.queue.reconcile()
+        assert status_of(after, job_id) == "leased"
+        assert after.worker(f"/jobs/{job_id}/beat", {"worker": "w1"}).json() == {"held": True}
+
+    def is_taken_back() -> bool:
+        after.services.queue.reconcile()
+        return status_of(after, job_id) == "queued"
+
+    wait_until(is_taken_back, "a lease of a worker that is silent comes back")
+
+
+@pytest.mark.parametrize("what", ["reconcile", "beat"])
+def test_after_the_database_was_away_leases_get_their_full_time_again(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    live = start_server(lease_seconds=2, reconcile_seconds=60)
+    queue, database = live.services.queue, live.services.database
+    live.send_batch(live.start_run(), 1)
+    job_id = live.claim("w1")["job_id"]
+
+    def away() -> None:
+        raise OperationalError("", {}, Exception("away"))
+
+    queue.reconcile()
+    # So long ago that leases could be judged.
+    queue._hearing._since -= 10
+    run_out(live)
+    look = {"reconcile": queue.reconcile, "beat": lambda: queue.beat(job_id, "w1")}[what]
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "read_session" if what == "reconcile" else "write_session", away)
+        with pytest.raises(OperationalError):
+            look()
+    queue.reconcile()
+    assert status_of(live, job_id) == "leased"
+
+
 def test_a_poison_job_is_dead_after_three_starts_until_retried(live: LiveServer, wait_until: Any) -> None:
     run_id = live.start_run()
     live.send_batch(run_id, 1)
     live.send_batch(run_id, 2)
-    starts = []
+    starts: list[int] = []
 
     def play_dead() -> bool:
-        job = live.try_claim("doomed")
+        job = live.try_claim(f"doomed-{len(starts)}")
         if job is not None and job["step"] == 1:
             starts.append(job["start"])
         elif job is not None:
@@ -178,11 +249,11 @@ def test_a_failed_job_keeps_its_place_and_its_traceback(start_server: Any) -> No
     run_id = live.start_run()
     live.send_batch(run_id, 1)
     live.send_batch(run_id, 2)
-    job_id = live.claim()["job_id"]
+    job_id = live.claim("w1")["job_id"]
     failure = {"worker": "w1", "error": "no model \x00 here", "traceback": "line \x00 7"}
     statuses = [live.worker(f"/jobs/{job_id}/fail", failure).json()["status"]]
     for _ in range(2):
-        assert live.claim()["step"] == 1
+        assert live.claim("w1")["step"] == 1
         statuses.append(live.worker(f"/jobs/{job_id}/fail", failure).json()["status"])
     assert statuses == ["queued", "queued", "dead"]
     (dead,) = live.get(f"/runs/{run_id}/jobs", status="dead")["jobs"]
@@ -197,6 +268,18 @@ def test_a_failure_that_trying_again_cannot_cure_is_final(live: LiveServer) -> N
     assert live.worker(f"/jobs/{job_id}/fail", failure).json() == {"status": "dead"}
     assert live.worker(f"/jobs/{job_id}/fail", failure).json() == {"status": "dead"}
     assert live.worker("/jobs/99999/fail", failure).status_code == 404
+
+
+def test_a_lost_lease_shows_no_traceback_of_an_earlier_failure(live: LiveServer, wait_until: Any) -> None:
+    run_id = live.start_run()
+    live.send_batch(run_id, 1)
+    failure = {"worker": "w1", "error": "out of memory", "traceback": "line 7"}
+    live.worker(f"/jobs/{live.claim('w1')['job_id']}/fail", failure)
+    job_id = live.claim()["job_id"]
+    wait_until(lambda: status_of(live, job_id) == "queued", "the lease ran out")
+    (job,) = live.get(f"/runs/{run_id}/jobs")["jobs"]
+    assert "stopped answering" in job["error"]
+    assert job["traceback"] is None
 
 
 def test_a_failure_of_a_worker_that_lost_its_lease_changes_nothing(live: LiveServer, wait_until: Any) -> None:

@@ -241,14 +241,14 @@ def test_text_with_nul_from_a_worker_is_kept(quiet: LiveServer) -> None:
     assert step["evaluation"]["prompts"][0]["preview"] == "a\x00b"
 
 
-def test_a_fold_state_of_another_version_is_folded_from_the_start(quiet: LiveServer) -> None:
+def test_a_fold_state_of_another_version_is_folded_from_the_start(quiet: LiveServer, wait_until: Any) -> None:
     expected, run_id = quiet.start_run(), quiet.start_run()
     send(quiet, expected, STEADY + COLLAPSE)
     send(quiet, run_id, STEADY + COLLAPSE[:-1])
     with quiet.services.database.write_session() as session:
         session.execute(update(EvaluationRow).values(fold_state={"version": "of another time"}))
     send(quiet, run_id, COLLAPSE[-1:])
-    assert story(quiet, run_id) == story(quiet, expected)
+    wait_until(lambda: story(quiet, run_id) == story(quiet, expected), "it was folded from the start")
 
 
 def test_long_series_are_cut_down_and_show_their_extremes(quiet: LiveServer) -> None:

@@ -107,6 +107,7 @@ def test_batches_that_failed_or_are_put_off_are_told() -> None:
         "batches_dead": "warning",
         "batches_deferred": "info",
     }
+    assert found(runs=[run(state="finished", num_thinned=3)])["batches_thinned"].severity == "warning"
 
 
 def test_jobs_without_any_worker_are_critical() -> None:
@@ -139,7 +140,7 @@ def test_a_worker_that_vanished_is_missed_until_another_takes_its_place() -> Non
 
 def test_every_rule_has_a_severity() -> None:
     assert set(SEVERITIES.values()) == {"info", "warning", "critical"}
-    assert len(SEVERITIES) == 10
+    assert len(SEVERITIES) == 11
 
 
 def test_a_server_knows_since_when_it_could_hear() -> None:

@@ -143,6 +143,21 @@ def test_the_lease_is_kept_up_and_work_is_handed_in_even_when_it_was_lost(
     assert server.failed == {}
 
 
+def test_the_lease_is_kept_up_while_a_result_cannot_be_handed_in(
+    server: JobServer, workplace: Workplace
+) -> None:
+    server.answer_of_done = (503, {})
+    job = workplace.good_job(lease_seconds=0.4)
+    server.jobs = [job]
+    workplace.start(server.url)
+    wait_until(lambda: "the server gives no answer" in workplace.log, "the result cannot be handed in")
+    before = len(server.beats)
+    wait_until(lambda: len(server.beats) >= before + 4, "four heartbeats")
+    server.answer_of_done = (200, {"accepted": True})
+    wait_until(lambda: job.job_id in server.done, "the job is done")
+    assert server.failed == {}
+
+
 def test_a_stopping_worker_gives_its_job_back_within_its_bound(
     server: JobServer, workplace: Workplace
 ) -> None:

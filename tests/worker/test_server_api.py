@@ -141,6 +141,16 @@ def test_a_refusal_is_never_tried_again_and_says_what_was_wrong(network: Network
     assert not refused.value.is_about_the_key
 
 
+@pytest.mark.parametrize("status", [302, 404, 408, 421, 425, 429])
+def test_what_is_not_said_of_the_result_costs_no_work(network: Network, status: int) -> None:
+    told = {"error": {"code": "too_busy", "message": "come again", "details": []}}
+    answers = [httpx.Response(status, text="<html>"), httpx.Response(status, json=told)]
+    with network.api(*answers, httpx.Response(200, json={"accepted": True})) as api:
+        assert api.done(7, result())
+    with network.api(*answers, answers[0]) as api, pytest.raises(ServerUnreachable, match=str(status)):
+        api.done(7, result())
+
+
 def test_a_refused_key_is_recognised_whatever_the_body(network: Network) -> None:
     with (
         network.api(httpx.Response(401, text="<html>"), key=None) as api,

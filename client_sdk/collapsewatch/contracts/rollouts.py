@@ -199,7 +199,7 @@ class ScalarPoint(WireModel):
 
 
 class ScalarBatch(WireModel):
-    """Scalars of one or more steps. A value sent again for the same step replaces the first."""
+    """Scalars of one or more steps, at most 50,000. A value sent again for its step replaces the first."""
 
     attempt_id: Identifier | None = None
     """Attempt that produced them, opened before with `RunStart`; the run's only one when absent."""

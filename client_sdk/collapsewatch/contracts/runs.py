@@ -31,7 +31,7 @@ class ResumePolicy(StrEnum):
     must = "must"
     """The run must be there."""
     never = "never"
-    """The run must be new."""
+    """The run must be new. Its first start may be sent again, if it names its attempt or its writer."""
 
 
 class AttemptStart(WireModel):
@@ -48,7 +48,7 @@ class AttemptStart(WireModel):
 
 
 class RunStart(WireModel):
-    """Opens a run. Sending it again with the same id and name is harmless."""
+    """Opens a run. Sending it again is harmless; see `ResumePolicy` for one that must be new."""
 
     run_id: Identifier
     project: Name
@@ -75,7 +75,10 @@ class RunUpdate(WireModel):
 
 
 class Heartbeat(WireModel):
-    """A sign of life from one process that logs to a run, and what still waits in its spool."""
+    """A sign of life from one process that logs to a run, and what still waits in its spool.
+
+    Nothing does once the process has said by `RunUpdate` how it ended: that is its last record.
+    """
 
     writer_id: Identifier
     attempt_id: Identifier | None = None

@@ -3,7 +3,9 @@
 import json
 import os
 import threading
+import zlib
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,6 +39,9 @@ class Cursor:
             with cursor._path.open("rb") as file:
                 stored = json.loads(file.read(_MAX_BYTES))
             done, dropped = stored["done"], stored["dropped"]
+            if stored["checksum"] != _checksum(done, dropped):
+                # A larger number than the true one would skip what nobody has.
+                return cursor
             if type(done) is int and 0 <= done < MAX_SEQ:
                 cursor.done = done
             for key, count in list(dropped.items())[:_MAX_KEYS]:
@@ -64,7 +69,8 @@ class Cursor:
                 self._save()
 
     def _save(self) -> None:
-        stored = {"version": _VERSION, "done": self.done, "dropped": self._dropped}
+        checksum = _checksum(self.done, self._dropped)
+        stored = {"version": _VERSION, "done": self.done, "dropped": self._dropped, "checksum": checksum}
         written = self._path.with_name(f"{CURSOR_FILE}.new")
         with suppress(OSError):
             descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -75,3 +81,7 @@ class Cursor:
                 os.close(descriptor)
             if is_whole:
                 written.replace(self._path)
+
+
+def _checksum(done: object, dropped: Mapping[str, int]) -> int:
+    return zlib.crc32(json.dumps([done, sorted(dropped.items())]).encode())

@@ -90,6 +90,10 @@ class LaneReader:
         if head.header.seq <= done:
             # Damage before it was counted by the process that came past it.
             self._has_passed_damage = False
+            assert self._read is not None
+            if read_body(self._read, head.found) is None:
+                # A stray header: what it says is its body may hold records that nobody has.
+                self._offset = self._after_damaged(head)
             return
         self._count_damage()
         self._head = head

@@ -20,6 +20,8 @@ from collapsewatch.spool.writing import Dropped, SpoolWriter
 
 MAX_RECORDS_PER_TAKE = 2000
 MAX_BYTES_PER_TAKE = 4 * 2**20
+# The server refuses more than 50,000 values at once, and stores them while all its other writers wait.
+MAX_ITEMS_PER_TAKE = 20_000
 _RETRY_SECONDS = 1.0
 _RELEASE_SECONDS = 5.0
 OnDrop = Callable[[RecordKind, int, str], None]
@@ -74,6 +76,8 @@ class Spool:
         self.meta = meta
         self._on_drop = on_drop
         self._cursor = cursor
+        # Not the cursor's own number, which grows: a stray header in one lane may let others overtake it.
+        self._done_before = cursor.done
         self._writer = SpoolWriter(folder, meta, lock, max_bytes=max_bytes, found=found, next_seq=next_seq)
         self._taken: list[Record] = []
         self._taken_from: list[Segment] = []
@@ -291,6 +295,7 @@ class Spool:
         The limit makes lanes that are read one after the other one picture: what is appended meanwhile
         would else overtake a record of a lane that was seen as empty.
         """
+        num_items = sum(record.num_items for record in self._taken)
         while len(self._taken) < MAX_RECORDS_PER_TAKE:
             with self._changed:
                 unwritten = self._writer.unwritten[0] if self._writer.unwritten else None
@@ -298,10 +303,16 @@ class Spool:
             if unwritten is not None and (head is None or unwritten.seq < head.header.seq):
                 if self._taken or self._take_unwritten(unwritten):
                     return
-            elif reader is None or head is None or head.header.seq >= limit or not self._may_join(head):
+            elif (
+                reader is None
+                or head is None
+                or head.header.seq >= limit
+                or not self._may_join(head, num_items)
+            ):
                 return
             else:
                 self._take_head(reader, head)
+                num_items += head.header.num_items
 
     def _take_head(self, reader: LaneReader, head: Head) -> None:
         header = head.header
@@ -321,16 +332,17 @@ class Spool:
             self._taken.append(self._writer.unwritten.popleft())
             return True
 
-    def _may_join(self, head: Head) -> bool:
-        """Whether a record goes into the same request as those that were taken."""
+    def _may_join(self, head: Head, num_items: int) -> bool:
+        """Whether a record goes into the same request as those that were taken, with `num_items` in all."""
         return not self._taken or (
             self._taken[0].kind is head.header.kind is RecordKind.scalars
             and self._writer.taken_bytes + head.header.num_bytes <= MAX_BYTES_PER_TAKE
+            and num_items + head.header.num_items <= MAX_ITEMS_PER_TAKE
         )
 
     def _look_ahead(self) -> list[tuple[LaneReader, Head]]:
         """The oldest record of each lane that has one. Tells of the damage that lay before them."""
-        found = [(reader, reader.head(self._cursor.done)) for reader in self._readers]
+        found = [(reader, reader.head(self._done_before)) for reader in self._readers]
         damaged = {(reader.lane.kind, "damaged"): reader.pop_damaged() for reader in self._readers}
         self._tell(Counter({what: count for what, count in damaged.items() if count}))
         heads = [(reader, head) for reader, head in found if head is not None]

@@ -21,6 +21,7 @@ SEVERITIES: Mapping[str, Severity] = {
     "data_dropped": "warning",
     "batches_dead": "warning",
     "batches_deferred": "info",
+    "batches_thinned": "warning",
     "queue_lag": "warning",
     "no_worker": "critical",
     "worker_gone": "warning",
@@ -74,6 +75,8 @@ class RunFacts:
     """Median time between its last steps; only looked up for a run that has been quiet for long."""
     num_dead: int = 0
     num_deferred: int = 0
+    num_thinned: int = 0
+    """Laid aside within the last `quiet_seconds`, and not queued again since."""
     spool_records: int = 0
     spool_bytes: int = 0
     spool_oldest_seconds: float = 0.0
@@ -213,6 +216,16 @@ def _of_run(run: RunFacts, now: float, heard_since: float, limits: Limits) -> It
             f"{run.num_deferred} batches wait until nothing newer does: the run produces faster than the "
             "workers score. More workers catch up.",
             {"num_deferred": run.num_deferred},
+        )
+    if run.num_thinned:
+        yield Condition(
+            "batches_thinned",
+            run.run_pk,
+            QUEUE_SCOPE,
+            "Batches are laid aside unscored",
+            f"{run.num_thinned} batches in the last {_duration(limits.quiet_seconds)} were the oldest of too "
+            "many that waited. More workers score more of them; the run's page can queue them again.",
+            {"num_thinned": run.num_thinned},
         )
 
 

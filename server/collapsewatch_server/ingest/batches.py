@@ -132,7 +132,8 @@ class BatchIntake:
                 "step": batch.step,
                 "batch_id": batch.batch_id,
             }
-            events.add(session, run.id, [*arrived.events, Event("batch", data)])
+            told = [*arrived.events, Event("batch", data), *changes.events(run.run_id, project)]
+            events.add(session, run.id, told)
         return changes
 
     def _is_duplicate(self, session: Session, run: Run, batch: RolloutBatch, content_hash: str) -> bool:

@@ -11,7 +11,7 @@ from collapsewatch_server.auth import Caller
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import InvalidBody, RunConflict, RunNotFound, wrong
 from collapsewatch_server.liveness import signs
-from collapsewatch_server.repositories import attempts, events, runs
+from collapsewatch_server.repositories import attempts, events, runs, writers
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.results.attempts import open_attempt
 from collapsewatch_server.tables import Run
@@ -64,7 +64,8 @@ class RunIntake:
             if start.attempt is not None or created:
                 opened = open_attempt(session, run, project, start.attempt)
                 attempt_pk, found = opened.attempt_pk, opened.events
-                if opened.is_new and opened.lineages.attempts[-1].pk == attempt_pk and state != "running":
+                is_newest = opened.is_new and opened.lineages.attempts[-1].pk == attempt_pk
+                if is_newest and not late and state != "running":
                     runs.change(session, run.id, state="running")
             else:
                 default = attempts.of_run(session, run.id).named(DEFAULT_ATTEMPT)
@@ -148,5 +149,5 @@ def _check_same(run: Run, project: str, start: RunStart) -> None:
 def _knows(session: Session, run: Run, start: RunStart) -> bool:
     """Whether it is the same start again, or another process of it."""
     if start.attempt is None:
-        return False
+        return start.writer_id is not None and writers.find(session, run.id, start.writer_id) is not None
     return attempts.of_run(session, run.id).named(start.attempt.attempt_id) is not None

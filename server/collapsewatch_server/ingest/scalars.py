@@ -5,14 +5,17 @@ from collections.abc import Callable
 from collapsewatch.contracts.metrics import TRAINER_SCOPE
 from collapsewatch.contracts.rollouts import ScalarBatch
 from collapsewatch.contracts.runs import ScalarReceipt
-from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.db import Database
+from collapsewatch_server.errors import InvalidBody, wrong
 from collapsewatch_server.liveness import signs
 from collapsewatch_server.repositories import clock, events, metrics
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Scalar
 from collapsewatch_server.results.attempts import arrival
 from collapsewatch_server.tables import Run
+
+MAX_VALUES = 50_000
+"""Of one request. On SQLite all other writers wait while they are stored, which takes about a second."""
 
 
 class ScalarIntake:
@@ -29,13 +32,26 @@ class ScalarIntake:
             late: they come from the spool of a process that has ended, and so are no sign of life.
 
         Raises:
+            InvalidBody: they are too many for one transaction.
             AttemptNotFound: nobody has opened the attempt that they name.
         """
-        steps = [point.step for point in scalars.points]
+        num_values = sum(len(point.values) for point in scalars.points)
+        if num_values > MAX_VALUES:
+            message = (
+                f"one request may bring {MAX_VALUES} values, got {num_values}; send fewer points at once"
+            )
+            raise InvalidBody(message, [wrong("points", message, num_values)])
+        steps = {point.step for point in scalars.points}
         span = (min(steps), max(steps))
+        with self._database.read_session() as session:
+            best = _last_logged(scalars, clock.read(session))
         with self._database.write_session() as session:
             arrived = arrival(session, run, project, scalars.attempt_id, span)
-            rows = _last_logged(scalars, arrived.attempt_pk, arrived.lineages, clock.read(session))
+            superseded = {step: arrived.lineages.is_superseded(arrived.attempt_pk, step) for step in steps}
+            rows = [
+                Scalar(metric, step, value, logged_at, superseded[step])
+                for (metric, step), (logged_at, _, value) in best.items()
+            ]
             metrics.put_scalars(session, run.id, TRAINER_SCOPE, arrived.attempt_pk, rows)
             signs.saw_data(session, run.id, late=late)
             data = {"run_id": run.run_id, "project": project, "step": span[0], "scope": TRAINER_SCOPE}
@@ -44,7 +60,7 @@ class ScalarIntake:
         return ScalarReceipt(num_values=len(rows))
 
 
-def _last_logged(scalars: ScalarBatch, attempt_pk: int, lineages: Lineages, now: float) -> list[Scalar]:
+def _last_logged(scalars: ScalarBatch, now: float) -> dict[tuple[str, int], tuple[float, int, float]]:
     """Of every metric and step the value logged last; of those without a time the last in the body."""
     best: dict[tuple[str, int], tuple[float, int, float]] = {}
     for position, point in enumerate(scalars.points):
@@ -52,8 +68,4 @@ def _last_logged(scalars: ScalarBatch, attempt_pk: int, lineages: Lineages, now:
         for metric, value in point.values.items():
             key = (metric, point.step)
             best[key] = max(best.get(key, (*logged, value)), (*logged, value))
-    superseded = {step: lineages.is_superseded(attempt_pk, step) for _, step in best}
-    return [
-        Scalar(metric, step, value, logged_at, superseded[step])
-        for (metric, step), (logged_at, _, value) in best.items()
-    ]
+    return best

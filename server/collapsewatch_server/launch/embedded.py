@@ -96,20 +96,28 @@ class EmbeddedWorker:
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
             started = time.monotonic()
-            # A session of its own: Ctrl-C reaches the server alone, which then stops the worker in order.
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=_die_with_parent(),
-            )
-            returncode = await self._process.wait()
-            log.error("the worker process ended, another is started", extra={"returncode": returncode})
+            try:
+                returncode = await self._run_once()
+                log.error("the worker process ended, another is started", extra={"returncode": returncode})
+            except Exception:
+                # Such as no memory or no file descriptor left, which another try may find.
+                log.exception("the worker process could not be started")
             if time.monotonic() - started > _LONG_LIFE_SECONDS:
                 pause_seconds = _FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    async def _run_once(self) -> int:
+        """How the process ended."""
+        # A session of its own: Ctrl-C reaches the server alone, which then stops the worker in order.
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(),
+        )
+        return await self._process.wait()
 
 
 def _die_with_parent() -> Callable[[], None] | None:

@@ -56,6 +56,10 @@ class Heartbeats:
 
         self._heard(note)
 
+    def missed(self) -> None:
+        """Notes that a sign of life was turned away."""
+        self._earshot.lost()
+
     def _of_writer(self, run: Run, beat: Heartbeat) -> HeartbeatReceipt:
         with self._database.read_session() as session:
             moment = clock.read(session)
@@ -102,15 +106,20 @@ def _is_known(known: Writer, report: dict[str, Any], moment: float) -> bool:
 
 
 def _report(beat: Heartbeat, known: Writer | None, moment: float) -> dict[str, Any]:
+    has_ended = known is not None and signs.has_ended(known.state)
     oldest_seconds, seen_at = beat.spool_oldest_seconds, moment
     if not beat.is_alive:
         # Ages are stored as of the moment at which the writer was last heard of.
         seen_at = moment if known is None or known.last_seen_at is None else known.last_seen_at
         oldest_seconds = max(0.0, oldest_seconds - (moment - seen_at))
-    return {
+    spool = {
         "spool_records": beat.spool_records,
         "spool_bytes": beat.spool_bytes,
         "spool_oldest_seconds": oldest_seconds,
+    }
+    return {
+        # One that was overtaken on its way still speaks of what has come by now.
+        **(writers.NOTHING_SPOOLED if has_ended else spool),
         "dropped": dict(beat.dropped),
         **({"last_seen_at": moment} if beat.is_alive else {}),
         **{name: given for name in ("host", "rank") if (given := getattr(beat, name)) is not None},

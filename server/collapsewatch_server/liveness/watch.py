@@ -1,7 +1,7 @@
 """The watch: looks every few seconds, marks runs that went silent, opens and resolves its alerts."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from collapsewatch_server.tables import AlertRow
 log = logging.getLogger(__name__)
 
 _REMEMBERED_SECONDS = 86_400.0
+# What grows with every look is written down again this rarely.
+_REFRESH_SECONDS = 60.0
 _SILENCES = ("run_stalled", "run_crashed")
 
 
@@ -48,6 +50,7 @@ class Watch:
         self._ring = ring
         self._earshot = earshot
         self._limits = limits
+        self._told_at: dict[int, float] = {}
 
     def look(self) -> None:
         """Looks once.
@@ -70,19 +73,35 @@ class Watch:
         # numbers of spools and workers.
         if seen.now - heard_since < self._limits.worker_seconds:
             return
-        if plan(seen, known, heard_since, self._limits).is_empty():
+        told_at = self._told_at
+        if plan(seen, known, heard_since, self._limits, told_at).is_empty():
             return
         with self._database.write_session() as session:
             watch.lock(session)
             # Another server may have written since.
             seen = watch.snapshot(session, quiet_seconds=self._limits.quiet_seconds)
-            todo = plan(seen, watch.open_alerts(session), heard_since, self._limits)
+            known = watch.open_alerts(session)
+            todo = plan(seen, known, heard_since, self._limits, told_at)
             _carry_out(session, seen, todo)
+        told_now = dict.fromkeys((one.alert.id for one, _ in todo.to_refresh), seen.now)
+        still_open = {one.alert.id for one in known}
+        kept = {alert_id: moment for alert_id, moment in told_at.items() if alert_id in still_open}
+        self._told_at = kept | told_now
         self._ring()
 
 
-def plan(seen: Snapshot, known: Iterable[WatchAlert], heard_since: float, limits: Limits) -> Plan:
-    """What has to change so that states and open alerts say what is the case."""
+def plan(
+    seen: Snapshot,
+    known: Iterable[WatchAlert],
+    heard_since: float,
+    limits: Limits,
+    told_at: Mapping[int, float],
+) -> Plan:
+    """What has to change so that states and open alerts say what is the case.
+
+    Args:
+        told_at: when the words of an alert, by its id, were last written down, unless at its opening.
+    """
     found = Plan()
     runs = []
     for run in seen.runs:
@@ -95,16 +114,18 @@ def plan(seen: Snapshot, known: Iterable[WatchAlert], heard_since: float, limits
         condition = wrong.pop((one.alert.rule, one.alert.run_pk, one.alert.scope), None)
         if condition is None:
             found.to_resolve.append(one)
-        elif _is_news(one.alert, condition):
+        elif _is_news(one.alert, condition, seen.now - told_at.get(one.alert.id, one.alert.opened_at)):
             found.to_refresh.append((one, condition))
     found.to_open = [one for one in wrong.values() if one.may_open]
     found.forgets_workers = any(seen.now - one.seen_at > _REMEMBERED_SECONDS for one in seen.workers)
     return found
 
 
-def _is_news(alert: AlertRow, condition: Condition) -> bool:
-    # What grows with every look (times, lengths of queues) is told once; a further loss is told again.
-    return alert.evidence.get("num_dropped") != condition.evidence.get("num_dropped")
+def _is_news(alert: AlertRow, condition: Condition, told_seconds: float) -> bool:
+    """Whether the words written down so long ago are to be replaced; no event tells of that."""
+    if alert.evidence.get("num_dropped") != condition.evidence.get("num_dropped"):
+        return True
+    return told_seconds >= _REFRESH_SECONDS and alert.message != condition.message
 
 
 def _carry_out(session: Session, seen: Snapshot, todo: Plan) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from collapsewatch_server.queue.feed import Feed
 from collapsewatch_server.repositories import jobs, shards
+from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.tables import Batch
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,13 @@ class Changes:
 
     def __or__(self, later: "Changes") -> "Changes":
         return Changes(self.queued | later.queued, self.thinned + later.thinned)
+
+    def events(self, run_id: str, project: str) -> list[Event]:
+        """For the page, what was laid aside: one event, however many jobs it were."""
+        if not self.thinned:
+            return []
+        data = {"run_id": run_id, "project": project, "step": None, "job_id": self.thinned[-1]}
+        return [Event("job", {**data, "status": "thinned", "num_jobs": len(self.thinned)})]
 
     def tell(self, feed: Feed) -> None:
         """Tells the feed, and the log of what is not scored."""

@@ -9,6 +9,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from collapsewatch_server.repositories.jobs import DEFERRED
+
 log = logging.getLogger(__name__)
 
 QUEUE_KEY = "collapsewatch:jobs"
@@ -16,6 +18,7 @@ QUEUE_KEY = "collapsewatch:jobs"
 
 _CONNECT_SECONDS = 0.5
 _ANSWER_SECONDS = 1.0
+_MOST_READ = 10_000
 # While Redis is away nothing waits for it; the reconciler pushes everything again once it is back.
 _PAUSE_SECONDS = 2.0
 
@@ -86,13 +89,23 @@ class RedisFeed:
             return
         # Workers that cannot reach Redis wait here instead.
         self._wake()
-        # A job only ever moves back. What the reconciler read before a job was deferred must not undo it.
+        # Back alone: what the reconciler read before a job was deferred must not undo it. `forget` comes
+        # before a move ahead, and `remind` sees to it that it did.
         self._ask(lambda: self._redis.zadd(QUEUE_KEY, members, gt=True))
 
     def remind(self, read: Callable[[], Queued]) -> None:
-        """Pushes again what Redis may have lost."""
-        if not self._is_away():
-            self.push(read())
+        """Pushes again what Redis may have lost, and puts right what it never heard of."""
+        if self._is_away():
+            return
+        # Asked before the jobs are read: places are written there first, so one that lies behind is old.
+        far = self._ask(
+            lambda: self._redis.zrange(
+                QUEUE_KEY, DEFERRED, "+inf", byscore=True, offset=0, num=_MOST_READ, withscores=True
+            )
+        )
+        places = dict(read())
+        self.forget(int(member) for member, score in far or () if places.get(int(member), score) < score)
+        self.push(places.items())
 
     def forget(self, job_ids: Iterable[int]) -> None:
         """Takes jobs out; one that stays, because Redis is away, is a hint that leads nowhere."""
@@ -103,19 +116,21 @@ class RedisFeed:
     def _is_away(self) -> bool:
         return self._away_until is not None and self._clock() < self._away_until
 
-    def _ask(self, call: Callable[[], object]) -> None:
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        """The answer; none when Redis is away."""
         if self._is_away():
-            return
+            return None
         try:
-            call()
+            answer = call()
         except (redis.RedisError, OSError) as error:
             if self._away_until is None:
                 log.warning("redis is away, jobs start later", extra={"error": type(error).__name__})
             self._away_until = self._clock() + _PAUSE_SECONDS
-            return
+            return None
         if self._away_until is not None:
             log.info("redis is back")
             self._away_until = None
+        return answer
 
     def is_up(self) -> bool:
         """Whether Redis answers."""

@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.scoring import ClaimRequest, Job, JobFailure, ScorerConfig
@@ -10,7 +12,7 @@ from collapsewatch_server.db import Database
 from collapsewatch_server.errors import JobConflict, JobNotFound
 from collapsewatch_server.queue.admission import Admission, Changes
 from collapsewatch_server.queue.feed import Feed
-from collapsewatch_server.repositories import events, jobs, runs, shards
+from collapsewatch_server.repositories import clock, events, jobs, runs, shards
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.tables import Batch, JobRow, Run
 
@@ -18,6 +20,14 @@ log = logging.getLogger(__name__)
 
 _MAX_PUSHED = 10_000
 _MAX_OVERDUE = 100
+
+
+class Hearing(Protocol):
+    """Since when workers could be heard; see `liveness.earshot.Earshot`."""
+
+    def lost(self) -> None: ...
+
+    def since(self, now: float) -> float: ...
 
 
 class JobQueue:
@@ -29,6 +39,7 @@ class JobQueue:
         feed: Feed,
         ring: Callable[[], None],
         admission: Admission,
+        hearing: Hearing,
         *,
         lease_seconds: float,
         max_starts: int,
@@ -38,6 +49,7 @@ class JobQueue:
         self._feed = feed
         self._ring = ring
         self._admission = admission
+        self._hearing = hearing
         self._lease_seconds = lease_seconds
         self._max_starts = max_starts
         self._shard_wait_seconds = shard_wait_seconds
@@ -46,13 +58,14 @@ class JobQueue:
         """The job that `request.worker` now holds; none when there is none to have. Does not wait."""
         with self._database.read_session() as session:
             # Waiting workers ask often, and on SQLite every write waits for every other.
-            is_held = request.repeats and jobs.holds_job(session, request.worker)
+            is_held = jobs.holds_job(session, request.worker)
             if not is_held and not jobs.claimable(session, request.job_id):
                 return None
         with self._database.write_session() as session:
             owner, lease_seconds = request.worker, self._lease_seconds
-            # A lost answer would otherwise cost the job its lease time, and one of its few starts.
-            row = jobs.claim_again(session, owner=owner, lease_seconds=lease_seconds) if is_held else None
+            # A worker has one job at a time. Whatever it holds was leased by a call whose answer it never
+            # read, and would otherwise cost the job its lease time and one of its few starts.
+            row = jobs.claim_again(session, owner=owner, lease_seconds=lease_seconds)
             if row is None:
                 row = jobs.claim(session, owner=owner, lease_seconds=lease_seconds, job_id=request.job_id)
             if row is None:
@@ -74,10 +87,14 @@ class JobQueue:
 
     def beat(self, job_id: int, worker: str) -> bool:
         """Whether the worker still holds the job, whose lease begins anew."""
-        with self._database.write_session() as session:
-            held = jobs.beat(session, job_id, owner=worker, lease_seconds=self._lease_seconds)
-            if not held and jobs.status_of(session, job_id) is None:
-                raise JobNotFound(job_id)
+        try:
+            with self._database.write_session() as session:
+                held = jobs.beat(session, job_id, owner=worker, lease_seconds=self._lease_seconds)
+                if not held and jobs.status_of(session, job_id) is None:
+                    raise JobNotFound(job_id)
+        except SQLAlchemyError:
+            self._hearing.lost()
+            raise
         return held
 
     def fail(self, job_id: int, failure: JobFailure) -> str:
@@ -124,6 +141,9 @@ class JobQueue:
                 raise JobConflict(f"only a dead or thinned job can be retried, and job {job_id} is {status}")
             changes = Changes({row.id: row.score}) | self._admission.relieve(session, run.id)
             self._tell(session, row)
+            _tell_thinned(session, run.id, changes)
+        # A suggestion is only ever moved back, and one of a thinned job may still stand far behind.
+        self._feed.forget([job_id])
         changes.tell(self._feed)
         self._ring()
 
@@ -135,10 +155,19 @@ class JobQueue:
         self._feed.remind(self._queued)
 
     def _take_back_leases(self) -> None:
-        """An expired lease is a failed start."""
-        with self._database.read_session() as session:
-            if not jobs.any_expired(session):
-                return
+        """An expired lease is a failed start, if its worker could be heard for as long as a lease lasts.
+
+        Nobody can keep a lease while this server, or the database, is away.
+        """
+        try:
+            with self._database.read_session() as session:
+                moment = clock.read(session)
+                is_any = jobs.any_expired(session)
+        except SQLAlchemyError:
+            self._hearing.lost()
+            raise
+        if moment - self._hearing.since(moment) < self._lease_seconds or not is_any:
+            return
         with self._database.write_session() as session:
             rows = list(jobs.expire(session, max_starts=self._max_starts))
             for row in rows:
@@ -156,6 +185,7 @@ class JobQueue:
                 if not shards.waits(session, batch):
                     continue
                 changes = self._admission.admit(session, batch, is_due=True)
+                _tell_thinned(session, batch.run_pk, changes)
             changes.tell(self._feed)
             log.warning("step queued without all its shards", extra={"run": batch.run_pk, "step": batch.step})
 
@@ -167,6 +197,7 @@ class JobQueue:
             with self._database.write_session() as session:
                 runs.lock(session, run_pk)
                 changes = self._admission.relieve(session, run_pk)
+                _tell_thinned(session, run_pk, changes)
             changes.tell(self._feed)
 
     def _queued(self) -> list[tuple[int, float]]:
@@ -193,6 +224,12 @@ class JobQueue:
                 log.warning("job failed and is queued again", extra=facts)
         self._feed.push((row.id, row.score) for row in rows if row.status == "queued")
         self._ring()
+
+
+def _tell_thinned(session: Session, run_pk: int, changes: Changes) -> None:
+    if changes.thinned:
+        run, project = runs.named(session, run_pk)
+        events.add(session, run_pk, changes.events(run.run_id, project))
 
 
 def _known(found: tuple[JobRow, Batch, Run, str] | None, job_id: int) -> tuple[JobRow, Batch, Run, str]:

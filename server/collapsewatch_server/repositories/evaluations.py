@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, case, select, update
+from sqlalchemy import ColumnElement, Table, bindparam, case, func, select, update
 from sqlalchemy.orm import Session, aliased
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
@@ -111,10 +111,15 @@ def scopes(session: Session, run_pk: int) -> list[str]:
 
 
 def state_before(session: Session, run_pk: int, scope: str, lineage: Iterable[Segment]) -> Json | None:
-    """Fold state after the last evaluation of the lineage, which is handed in backwards; none without one."""
+    """Fold state after the lineage's last evaluation that was folded; none without one.
+
+    The lineage is handed in backwards.
+    """
     for segment in lineage:
         statement = select(EvaluationRow.fold_state).where(
-            *_current(run_pk, scope, segment.attempt_pk), EvaluationRow.step >= segment.from_step
+            *_current(run_pk, scope, segment.attempt_pk),
+            EvaluationRow.step >= segment.from_step,
+            EvaluationRow.fold_state.is_not(None),
         )
         if segment.until_step is not None:
             statement = statement.where(EvaluationRow.step < segment.until_step)
@@ -145,6 +150,14 @@ def to_fold(
         .limit(limit)
     )
     return [FoldInput(*row) for row in session.execute(statement)]
+
+
+def num_from(session: Session, run_pk: int, scope: str, attempt_pk: int, from_step: int, limit: int) -> int:
+    """How many evaluations `to_fold` would give, at most `limit`."""
+    found = select(EvaluationRow.id).where(
+        *_current(run_pk, scope, attempt_pk), EvaluationRow.step >= from_step
+    )
+    return session.execute(select(func.count()).select_from(found.limit(limit).subquery())).scalar_one()
 
 
 def save_folds(session: Session, folds: Sequence[Json]) -> None:

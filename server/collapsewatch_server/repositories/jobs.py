@@ -28,7 +28,15 @@ _GIVEN_BACK: dict[str, Any] = {
 def add(session: Session, *, batch_pk: int, run_pk: int, max_waiting: int) -> tuple[int, float]:
     """The new job's id and its place in the queue, behind all of its run that are not deferred."""
     current, score = _last_place(session, run_pk, max_waiting)
-    job = JobRow(batch_pk=batch_pk, run_pk=run_pk, status="queued", score=score, starts=0, created_at=current)
+    job = JobRow(
+        batch_pk=batch_pk,
+        run_pk=run_pk,
+        status="queued",
+        score=score,
+        starts=0,
+        created_at=current,
+        queued_at=current,
+    )
     session.add(job)
     session.flush()
     return job.id, score
@@ -167,7 +175,8 @@ def expire(session: Session, *, max_starts: int) -> Sequence[JobRow]:
     lost = select(JobRow.id).where(JobRow.status == "leased", JobRow.lease_until < now())
     lost = _skip_locked(session, lost)
     message = "the worker stopped answering while it held the job: " + func.coalesce(JobRow.owner, "")
-    statement = update(JobRow).where(JobRow.id.in_(lost)).values(**_failed(True, max_starts), error=message)
+    values = {**_failed(True, max_starts), "error": message, "traceback": None}
+    statement = update(JobRow).where(JobRow.id.in_(lost)).values(values)
     return session.scalars(statement.returning(JobRow)).all()
 
 
@@ -182,11 +191,24 @@ def retry(session: Session, job_id: int, run_pk: int, *, max_waiting: int) -> Jo
     statement = update(JobRow).where(
         JobRow.id == job_id, JobRow.run_pk == run_pk, JobRow.status.in_(("dead", "thinned"))
     )
-    _, score = _last_place(session, run_pk, max_waiting)
+    current, score = _last_place(session, run_pk, max_waiting)
     # Why it was thinned is no longer true; the last failure of a dead job still happened.
     error = case((JobRow.status == "thinned", None), else_=JobRow.error)
-    values = {"status": "queued", "starts": 0, "score": score, "deferred": False, "finished_at": None}
+    values = {
+        "status": "queued",
+        "starts": 0,
+        "score": score,
+        "queued_at": current,
+        "deferred": False,
+        "finished_at": None,
+    }
     return session.scalar(statement.values(**values, error=error).returning(JobRow))
+
+
+def any_open(session: Session, run_pk: int) -> bool:
+    """Whether a job of the run waits or is being scored."""
+    statement = select(JobRow.id).where(JobRow.run_pk == run_pk, JobRow.status.in_(("queued", "leased")))
+    return session.scalar(statement.limit(1)) is not None
 
 
 def queued(session: Session, limit: int) -> list[tuple[int, float]]:

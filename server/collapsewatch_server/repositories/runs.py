@@ -36,6 +36,12 @@ def find(session: Session, run_id: str) -> tuple[Run, str] | None:
     return None if row is None else (row[0], row[1])
 
 
+def named(session: Session, run_pk: int) -> tuple[Run, str]:
+    """The run of this row id and its project's name."""
+    row = session.execute(select(Run, Project.name).join(Project).where(Run.id == run_pk)).one()
+    return row[0], row[1]
+
+
 def listed(session: Session, project: str | None, limit: int) -> list[tuple[Run, str]]:
     """Runs with their project's name, newest first."""
     statement = select(Run, Project.name).join(Project).order_by(Run.id.desc()).limit(limit)

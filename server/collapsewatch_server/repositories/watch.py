@@ -1,6 +1,6 @@
 """What the watch looks at, and its alerts.
 
-These queries run every few seconds: they read what is not finished, and never a run's data.
+These queries run every few seconds: each reads by an index what is not finished, or the end of a series.
 """
 
 import statistics
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Text, cast, func, or_, select, text, update
+from sqlalchemy import ColumnElement, func, literal_column, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import TRAINER_SCOPE
@@ -31,6 +31,7 @@ from collapsewatch_server.tables import (
 
 _LOCK_ID = 7_788_003
 _STEPS_FOR_INTERVAL = 20
+_METRICS_FOR_INTERVAL = 20
 
 
 class Backlog(NamedTuple):
@@ -77,17 +78,14 @@ def snapshot(session: Session, *, quiet_seconds: float) -> Snapshot:
 
 
 def queue(session: Session, moment: float) -> QueueFacts:
-    """The queue as a whole. A job's place is the time at which it was queued, or a little later."""
-    statement = select(func.count(), func.min(JobRow.score)).where(JobRow.status == "queued")
-    num_direct, first = session.execute(statement.where(JobRow.score < DEFERRED)).one()
-    num_deferred, first_deferred = session.execute(statement.where(JobRow.score >= DEFERRED)).one()
+    """The queue as a whole."""
+    num_direct, queued_at = _line(session, JobRow.score < DEFERRED)
+    num_deferred, deferred_queued_at = _line(session, JobRow.score >= DEFERRED)
     held = select(func.count()).where(JobRow.status == "leased", JobRow.lease_until >= now())
     return QueueFacts(
         num_waiting=num_direct + num_deferred,
-        oldest_seconds=0.0 if first is None else max(0.0, moment - first),
-        oldest_deferred_seconds=0.0
-        if first_deferred is None
-        else max(0.0, moment + DEFERRED - first_deferred),
+        oldest_seconds=_age(moment, queued_at),
+        oldest_deferred_seconds=_age(moment, deferred_queued_at),
         num_held=session.execute(held).scalar_one(),
     )
 
@@ -122,7 +120,7 @@ def backlogs(session: Session, run_pks: Sequence[int] | None, moment: float) -> 
         Writer.dropped,
     )
     if run_pks is None:
-        statement = statement.where(Writer.run_pk.in_(select(Writer.run_pk).where(_has_backlog())))
+        statement = statement.where(Writer.run_pk.in_(select(Writer.run_pk).where(Writer.has_backlog)))
     else:
         statement = statement.where(Writer.run_pk.in_(run_pks))
     found: dict[int, Backlog] = {}
@@ -203,6 +201,17 @@ def silence_run(session: Session, run: RunFacts, state: str) -> bool:
     return session.scalar(statement.values(state=state, updated_at=now()).returning(Run.id)) is not None
 
 
+def _line(session: Session, where: ColumnElement[bool]) -> tuple[int, float | None]:
+    """Number of such jobs that wait, and since when the first in line does.
+
+    Its place does not say that: jobs of one run stand apart, and so some stand in the future.
+    """
+    is_waiting = (JobRow.status == "queued") & where
+    first = select(JobRow.queued_at).where(is_waiting).order_by(JobRow.score, JobRow.id).limit(1)
+    count = select(func.count()).where(is_waiting)
+    return session.execute(count).scalar_one(), session.scalar(first)
+
+
 def _runs(session: Session, moment: float, quiet_seconds: float) -> list[RunFacts]:
     waiting = _waiting(session)
     spooled = backlogs(session, None, moment)
@@ -218,12 +227,13 @@ def _runs(session: Session, moment: float, quiet_seconds: float) -> list[RunFact
         Run.last_step,
     ).join(Project)
     with_alert = select(AlertRow.run_pk).where(AlertRow.status == "open", AlertRow.opened_step.is_(None))
-    with_backlog = select(Writer.run_pk).where(_has_backlog())
+    with_backlog = select(Writer.run_pk).where(Writer.has_backlog)
+    thinned = _thinned(session, moment - quiet_seconds)
     with_jobs = select(JobRow.run_pk).where(_needs_a_look())
     statement = statement.where(
         or_(
             Run.state.in_(("running", "stalled")),
-            *(Run.id.in_(found) for found in (with_alert, with_backlog, with_jobs)),
+            *(Run.id.in_(found) for found in (with_alert, with_backlog, with_jobs, thinned.keys())),
         )
     )
     facts = []
@@ -244,6 +254,7 @@ def _runs(session: Session, moment: float, quiet_seconds: float) -> list[RunFact
                 interval_seconds=_interval(session, run_pk) if is_quiet else None,
                 num_dead=num_dead,
                 num_deferred=num_deferred,
+                num_thinned=thinned.get(run_pk, 0),
                 spool_records=backlog.spool_records,
                 spool_bytes=backlog.spool_bytes,
                 spool_oldest_seconds=backlog.spool_oldest_seconds,
@@ -272,14 +283,19 @@ def _waiting(session: Session) -> dict[int, tuple[int, int]]:
     return {run_pk: (counts[0], counts[1]) for run_pk, counts in found.items()}
 
 
-def _has_backlog() -> ColumnElement[bool]:
-    return or_(Writer.spool_records > 0, cast(Writer.dropped, Text) != "{}")
+def _thinned(session: Session, since: float) -> dict[int, int]:
+    """Number of jobs that were laid aside since then, by run."""
+    # Written out, or SQLite would not know the index of just these.
+    is_thinned = JobRow.status == literal_column("'thinned'")
+    statement = select(JobRow.run_pk, func.count()).where(is_thinned, JobRow.finished_at > since)
+    return {row[0]: row[1] for row in session.execute(statement.group_by(JobRow.run_pk))}
 
 
 def _last_drops(session: Session) -> dict[int, Dropped]:
     newest = (
         select(func.max(AlertRow.id))
-        .where(AlertRow.rule == "data_dropped", AlertRow.opened_step.is_(None))
+        # Written out, or SQLite would not know the index of just these.
+        .where(AlertRow.rule == literal_column("'data_dropped'"), AlertRow.opened_step.is_(None))
         .group_by(AlertRow.run_pk)
     )
     statement = select(AlertRow.run_pk, AlertRow.evidence).where(AlertRow.id.in_(newest))
@@ -293,22 +309,40 @@ def _last_drops(session: Session) -> dict[int, Dropped]:
 def _interval(session: Session, run_pk: int) -> float | None:
     """Median time between the run's last steps, of its rollouts or of its own values; none of under 3."""
     batches = select(Batch.step, func.min(Batch.logged_at)).where(Batch.run_pk == run_pk)
-    points = select(MetricPoint.step, func.min(MetricPoint.logged_at)).where(
-        MetricPoint.run_pk == run_pk, MetricPoint.scope == TRAINER_SCOPE
-    )
+    batches = batches.group_by(Batch.step).order_by(Batch.step.desc()).limit(_STEPS_FOR_INTERVAL)
+    rollout_times = {row[0]: row[1] for row in session.execute(batches)}
     intervals = []
-    for statement, step in ((batches, Batch.step), (points, MetricPoint.step)):
-        rows = session.execute(statement.group_by(step).order_by(step.desc()).limit(_STEPS_FOR_INTERVAL))
-        times = sorted(logged_at for _, logged_at in rows)
+    for time_of in (rollout_times, _times_of_values(session, run_pk)):
+        times = sorted(time_of.values())
         gaps = [after - before for before, after in pairwise(times)]
         if len(gaps) >= 2:
             intervals.append(statistics.median(gaps))
     return min(intervals, default=None)
 
 
+def _times_of_values(session: Session, run_pk: int) -> dict[int, float]:
+    """When the run's own values of its last steps were logged, by step.
+
+    Of a few metrics, each read from its end: a long run has millions of values.
+    """
+    own = (MetricPoint.run_pk == run_pk) & (MetricPoint.scope == TRAINER_SCOPE)
+    found: dict[int, float] = {}
+    metric: str | None = ""
+    for _ in range(_METRICS_FOR_INTERVAL):
+        metric = session.scalar(select(func.min(MetricPoint.metric)).where(own, MetricPoint.metric > metric))
+        if metric is None:
+            break
+        last = select(MetricPoint.step, MetricPoint.logged_at).where(own, MetricPoint.metric == metric)
+        for step, logged_at in session.execute(
+            last.order_by(MetricPoint.step.desc()).limit(_STEPS_FOR_INTERVAL)
+        ):
+            found[step] = min(found.get(step, logged_at), logged_at)
+    return {step: found[step] for step in sorted(found)[-_STEPS_FOR_INTERVAL:]}
+
+
 def _sum(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     return {key: counts.get(key, 0) + more.get(key, 0) for key in [*counts, *(more.keys() - counts.keys())]}
 
 
-def _age(moment: float, place: float | None) -> float:
-    return 0.0 if place is None else max(0.0, moment - place)
+def _age(moment: float, since: float | None) -> float:
+    return 0.0 if since is None else max(0.0, moment - since)

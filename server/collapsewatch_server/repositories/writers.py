@@ -10,12 +10,7 @@ from collapsewatch_server.tables import Run, Writer
 
 SILENT_STATES = ("stalled", "crashed")
 """States of a run that the next sign of life ends."""
-_NOTHING_WAITS: dict[str, Any] = {
-    "spool_records": 0,
-    "spool_bytes": 0,
-    "spool_oldest_seconds": 0.0,
-    "dropped": {},
-}
+NOTHING_SPOOLED: dict[str, Any] = {"spool_records": 0, "spool_bytes": 0, "spool_oldest_seconds": 0.0}
 
 
 def find(session: Session, run_pk: int, writer_id: str) -> Writer | None:
@@ -25,7 +20,7 @@ def find(session: Session, run_pk: int, writer_id: str) -> Writer | None:
 
 def add(session: Session, run_pk: int, writer_id: str, **values: Any) -> bool:
     """Whether the writer was unknown; it is known now. One that was known stays as it is."""
-    row = {"state": "running", **_NOTHING_WAITS, **values}
+    row = {"state": "running", **NOTHING_SPOOLED, "dropped": {}, "has_backlog": False, **values}
     statement = insert(session, Writer).values(run_pk=run_pk, writer_id=writer_id, **row)
     statement = statement.on_conflict_do_nothing(index_elements=["run_pk", "writer_id"])
     return session.scalar(statement.returning(Writer.id)) is not None
@@ -33,8 +28,17 @@ def add(session: Session, run_pk: int, writer_id: str, **values: Any) -> bool:
 
 def change(session: Session, run_pk: int, writer_id: str, **values: Any) -> None:
     """Sets the given columns of the writer."""
+    if "dropped" in values:
+        values["has_backlog"] = bool(values["spool_records"] or values["dropped"])
     statement = update(Writer).where(Writer.run_pk == run_pk, Writer.writer_id == writer_id)
     session.execute(statement.values(**values))
+
+
+def revive(session: Session, run_pk: int, writer_id: str, state: str) -> bool:
+    """Whether the writer had this state; it is running now."""
+    statement = update(Writer).where(Writer.run_pk == run_pk, Writer.writer_id == writer_id)
+    statement = statement.where(Writer.state == state).values(state="running")
+    return session.scalar(statement.returning(Writer.id)) is not None
 
 
 def states(session: Session, run_pk: int, attempt_pk: int | None) -> set[str]:

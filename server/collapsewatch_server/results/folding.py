@@ -11,7 +11,7 @@ from collapsewatch.contracts.scoring import MetricValue, ScopeEvaluation, Scorer
 from collapsewatch_server.alerts.transitions import AlertTransition
 from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.folds.run_fold import Evaluation, FoldOutput, FoldState, fold, initial_state
-from collapsewatch_server.repositories import alerts, clock, evaluations, metrics
+from collapsewatch_server.repositories import alerts, clock, evaluations, late_folds, metrics
 from collapsewatch_server.repositories.evaluations import FoldInput
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Place
@@ -57,10 +57,38 @@ def refold(
     try:
         said_otherwise = _fold_attempts(session, target, from_steps)
     except _OldState:
-        # Begin at the beginning, once.
-        everything = {attempt.pk: 0 for attempt in target.lineages.attempts}
-        said_otherwise = _fold_attempts(session, target, everything)
-    return _sync_alerts(session, target) if said_otherwise or alerts_changed else []
+        _begin_anew(session, target, from_steps)
+        return []
+    if not said_otherwise and not alerts_changed:
+        return []
+    # While a late step is folded, the rules' words are partly old; alerts are derived at the end of it.
+    is_mixed = late_folds.progress(session, target.run_pk, target.scope)
+    return [] if is_mixed else sync_alerts(session, target)
+
+
+def fold_some(session: Session, target: ScopeOfRun, attempt_pk: int, step: int, num: int) -> int | None:
+    """Folds `num` evaluations of the attempt from `step` on; the step after them, none at the end."""
+    own_from = target.lineages.own_from(attempt_pk)
+    if own_from is None:
+        return None
+    try:
+        inputs, _, _ = _fold_inputs(session, target, attempt_pk, max(step, own_from), num, None)
+    except _OldState:
+        _begin_anew(session, target, {attempt_pk: step}, is_lost=True)
+        return step
+    return inputs[-1].step + 1 if len(inputs) == num else None
+
+
+def _begin_anew(
+    session: Session, target: ScopeOfRun, from_steps: Mapping[int, int], *, is_lost: bool = False
+) -> None:
+    """Has everything folded from the start, in a pass; one that goes on comes to these steps by itself."""
+    going_on = late_folds.progress(session, target.run_pk, target.scope)
+    if going_on and not is_lost:
+        steps = {attempt_pk: step for attempt_pk, step in from_steps.items() if attempt_pk not in going_on}
+    else:
+        steps = {attempt.pk: 0 for attempt in target.lineages.attempts}
+    late_folds.note(session, target.run_pk, target.scope, steps, begun=True)
 
 
 def _fold_attempts(session: Session, target: ScopeOfRun, from_steps: Mapping[int, int]) -> bool:
@@ -81,24 +109,35 @@ def _fold_attempts(session: Session, target: ScopeOfRun, from_steps: Mapping[int
 
 
 def _fold_attempt(session: Session, target: ScopeOfRun, attempt_pk: int, step: int) -> tuple[bool, int]:
-    run_pk, scope = target.run_pk, target.scope
     said_otherwise, count = False, 0
     state: FoldState | None = None
-    while inputs := evaluations.to_fold(session, run_pk, scope, attempt_pk, step, _CHUNK):
-        state = _state_before(session, target, attempt_pk, step) if state is None else state
-        folds, derived = [], {}
-        for given in inputs:
-            state, output = fold(state, _evaluation(given))
-            place = Place(run_pk, scope, given.step, attempt_pk, given.superseded)
-            derived[place] = _derived(session, place, given.fold_output, output)
-            moves = [asdict(transition) for transition in output.transitions] or None
-            said_otherwise = said_otherwise or moves != given.alert_moves
-            folds.append(_columns_of_fold(given.evaluation_id, state, output, moves))
-        metrics.put(session, derived)
-        evaluations.save_folds(session, folds)
-        count += len(inputs)
+    while True:
+        inputs, said, state = _fold_inputs(session, target, attempt_pk, step, _CHUNK, state)
+        said_otherwise, count = said_otherwise or said, count + len(inputs)
+        if len(inputs) < _CHUNK:
+            return said_otherwise, count
         step = inputs[-1].step + 1
-    return said_otherwise, count
+
+
+def _fold_inputs(
+    session: Session, target: ScopeOfRun, attempt_pk: int, step: int, num: int, state: FoldState | None
+) -> tuple[list[FoldInput], bool, FoldState | None]:
+    """(the evaluations that were folded, whether the rules said anything new, the state after them)."""
+    inputs = evaluations.to_fold(session, target.run_pk, target.scope, attempt_pk, step, num)
+    said_otherwise, folds, derived = False, [], {}
+    if inputs and state is None:
+        state = _state_before(session, target, attempt_pk, step)
+    for given in inputs:
+        assert state is not None
+        state, output = fold(state, _evaluation(given))
+        place = Place(target.run_pk, target.scope, given.step, attempt_pk, given.superseded)
+        derived[place] = _derived(session, place, given.fold_output, output)
+        moves = [asdict(transition) for transition in output.transitions] or None
+        said_otherwise = said_otherwise or moves != given.alert_moves
+        folds.append(_columns_of_fold(given.evaluation_id, state, output, moves))
+    metrics.put(session, derived)
+    evaluations.save_folds(session, folds)
+    return inputs, said_otherwise, state
 
 
 def unfold(session: Session, target: ScopeOfRun, attempt_pk: int) -> None:
@@ -173,7 +212,8 @@ def _derived(
     return {name: MetricValue(value=value) for name, value in output.derived.items()}
 
 
-def _sync_alerts(session: Session, target: ScopeOfRun) -> list[Event]:
+def sync_alerts(session: Session, target: ScopeOfRun) -> list[Event]:
+    """Events of the alerts that opened, changed or vanished, by what the rules said at every step."""
     said = [
         Said(attempt_pk, step, [AlertTransition(**move) for move in moves])
         for attempt_pk, step, moves in evaluations.alert_moves(session, target.run_pk, target.scope)

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE, TRAINER_SCOPE
 from collapsewatch_server.attempts import Lineages, Segment, changed_from, moved
-from collapsewatch_server.repositories import batches, evaluations, metrics
+from collapsewatch_server.repositories import batches, evaluations, late_folds, metrics
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.results.folding import ScopeOfRun, refold, unfold
 from collapsewatch_server.tables import Run
@@ -35,6 +35,9 @@ def change_hands(session: Session, run: Run, project: str, before: Lineages, aft
         target = ScopeOfRun(run.id, run.run_id, project, scope, after)
         for attempt_pk in from_steps:
             unfold(session, target, attempt_pk)
+        # What is put off would otherwise not reach those who build on it from now on.
+        if late_folds.is_behind(session, run.id, scope):
+            late_folds.note(session, run.id, scope, from_steps)
         found += refold(session, target, from_steps, alerts_changed=True)
     if not moves or all(move.before_pk is None for move in moves):
         return found

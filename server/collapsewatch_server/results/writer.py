@@ -13,7 +13,8 @@ from collapsewatch_server.errors import ErrorDetail, InvalidBody, JobNotFound, w
 from collapsewatch_server.repositories import attempts, batches, evaluations, events, jobs, metrics, runs
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Place
-from collapsewatch_server.results.folding import ScopeOfRun, refold
+from collapsewatch_server.results.folding import ScopeOfRun
+from collapsewatch_server.results.late import MOST_AT_ONCE, LateFolds, fold_or_put_off
 from collapsewatch_server.tables import Batch, Run
 
 log = logging.getLogger(__name__)
@@ -22,9 +23,14 @@ log = logging.getLogger(__name__)
 class Results:
     """The one writer of metric points of rollouts, evaluations and alerts."""
 
-    def __init__(self, database: Database, ring: Callable[[], None]) -> None:
+    def __init__(
+        self, database: Database, ring: Callable[[], None], *, most_folded_at_once: int = MOST_AT_ONCE
+    ) -> None:
         self._database = database
         self._ring = ring
+        self._most_folded_at_once = most_folded_at_once
+        self.late = LateFolds(database, ring)
+        """What is put off here is done there."""
 
     def accept(self, job_id: int, result: ScoringResult) -> bool:
         """Whether this was the job's first good result, which counts; a later one changes nothing.
@@ -54,7 +60,7 @@ class Results:
             _, batch, run, project = found
             if not jobs.finish(session, job_id):
                 return False
-            events.add(session, run.id, _store(session, run, project, batch, result))
+            events.add(session, run.id, self._store(session, run, project, batch, result))
         self._ring()
         log.info(
             "batch scored",
@@ -68,39 +74,46 @@ class Results:
         )
         return True
 
-
-def _store(session: Session, run: Run, project: str, batch: Batch, result: ScoringResult) -> list[Event]:
-    """Events of what changed; nothing is shown of a batch while one that was logged later stands."""
-    attempt_pk = batch.attempt_pk
-    assert attempt_pk is not None
-    lineages = attempts.of_run(session, run.id)
-    superseded = lineages.is_superseded(attempt_pk, batch.step)
-    stands = batches.add_result(session, batch, result, superseded=superseded)
-    scorer = result.scorer.model_dump(mode="json")
-    for evaluation in result.evaluations:
-        document = evaluation.model_dump(mode="json", exclude_none=True)
-        evaluations.add(
-            session, batch, evaluation.scope, scorer, document, current=stands, superseded=superseded
+    def _store(
+        self, session: Session, run: Run, project: str, batch: Batch, result: ScoringResult
+    ) -> list[Event]:
+        """Events of what changed; nothing is shown of a batch while one that was logged later stands."""
+        attempt_pk = batch.attempt_pk
+        assert attempt_pk is not None
+        lineages = attempts.of_run(session, run.id)
+        superseded = lineages.is_superseded(attempt_pk, batch.step)
+        stands = batches.add_result(session, batch, result, superseded=superseded)
+        scorer = result.scorer.model_dump(mode="json")
+        for evaluation in result.evaluations:
+            document = evaluation.model_dump(mode="json", exclude_none=True)
+            evaluations.add(
+                session, batch, evaluation.scope, scorer, document, current=stands, superseded=superseded
+            )
+        runs.change(session, run.id)
+        if not stands:
+            return []
+        # A scope that only an earlier batch of the step had goes with that batch.
+        replaced = evaluations.stand_down(session, batch)
+        points: dict[str, dict[str, MetricValue]] = {scope: {} for scope in replaced}
+        points |= {evaluation.scope: _points(evaluation) for evaluation in result.evaluations}
+        from_steps = _to_fold(lineages, attempt_pk, batch.step)
+        about = {"run_id": run.run_id, "project": project, "step": batch.step}
+        metrics.replace(
+            session, Place(run.id, BATCH_SCOPE, batch.step, attempt_pk, superseded), result.batch_metrics
         )
-    runs.change(session, run.id)
-    if not stands:
-        return []
-    # A scope that only an earlier batch of the step had goes with that batch.
-    replaced = evaluations.stand_down(session, batch)
-    points: dict[str, dict[str, MetricValue]] = {scope: {} for scope in replaced}
-    points |= {evaluation.scope: _points(evaluation) for evaluation in result.evaluations}
-    from_steps = _to_fold(lineages, attempt_pk, batch.step)
-    about = {"run_id": run.run_id, "project": project, "step": batch.step}
-    metrics.replace(
-        session, Place(run.id, BATCH_SCOPE, batch.step, attempt_pk, superseded), result.batch_metrics
-    )
-    found = [Event("metrics", {**about, "scope": BATCH_SCOPE})]
-    for scope, values in points.items():
-        metrics.replace(session, Place(run.id, scope, batch.step, attempt_pk, superseded), values)
-        target = ScopeOfRun(run.id, run.run_id, project, scope, lineages)
-        found += refold(session, target, from_steps, alerts_changed=scope in replaced)
-        found.append(Event("metrics", {**about, "scope": scope}))
-    return found
+        found = [Event("metrics", {**about, "scope": BATCH_SCOPE})]
+        for scope, values in points.items():
+            metrics.replace(session, Place(run.id, scope, batch.step, attempt_pk, superseded), values)
+            target = ScopeOfRun(run.id, run.run_id, project, scope, lineages)
+            found += fold_or_put_off(
+                session,
+                target,
+                from_steps,
+                is_replaced=scope in replaced,
+                most_at_once=self._most_folded_at_once,
+            )
+            found.append(Event("metrics", {**about, "scope": scope}))
+        return found
 
 
 def _to_fold(lineages: Lineages, attempt_pk: int, step: int) -> dict[int, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from fastapi import APIRouter, Response, status
 from sqlalchemy.exc import SQLAlchemyError
 
+from collapsewatch_server.db import answer_by
 from collapsewatch_server.migrations import newest_revision
 from collapsewatch_server.reading.views import Check, Health, Readiness
 from collapsewatch_server.repositories import schema
@@ -18,6 +19,8 @@ from collapsewatch_server.web.deps import Services, ServicesDep
 router = APIRouter(tags=["health"])
 
 _PROBE = b"ready"
+# Who asks gives up after seconds.
+_PATIENCE_SECONDS = 5.0
 _MIN_FREE_BYTES = 4 * 2**20
 
 
@@ -31,8 +34,14 @@ async def healthz() -> Health:
 def readyz(services: ServicesDep, response: Response) -> Readiness:
     """Asks the database, the blob store and Redis, each by using it, and whether a worker is there.
 
-    Without a worker, or without Redis, the service is `degraded`: data is taken in and scored later.
+    Without a worker, without Redis, or when what runs beside the requests does not get on, the service is
+    `degraded`: data is taken in, and scored or shown later.
     """
+    with answer_by(time.monotonic() + _PATIENCE_SECONDS):
+        return _readiness(services, response)
+
+
+def _readiness(services: Services, response: Response) -> Readiness:
     checks = {
         "database": _timed(lambda: _check_database(services)),
         "blobs": _timed(lambda: _check_blobs(services)),
@@ -42,6 +51,7 @@ def readyz(services: ServicesDep, response: Response) -> Readiness:
     if not (checks["database"].ok and checks["blobs"].ok):
         response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
         return Readiness(status="not_ready", checks=checks)
+    checks |= {one.name: _timed(one.problem) for one in services.repeated}
     checks["worker"] = _timed(lambda: _check_worker(services))
     return Readiness(status="ready" if all(c.ok for c in checks.values()) else "degraded", checks=checks)
 
@@ -67,7 +77,17 @@ def _check_database(services: Services) -> str:
     url = services.database.url
     if url.drivername != "sqlite" or url.database is None:
         return ""
-    return _room(shutil.disk_usage(Path(url.database).parent).free, "database")
+    return _check_database_file(Path(url.database))
+
+
+def _check_database_file(file: Path) -> str:
+    try:
+        # One that was removed is still written by whoever has it open, and lost with the last of them.
+        if not file.exists():
+            return "the database's file is gone; what is written now is lost when the server ends"
+        return _room(shutil.disk_usage(file.parent).free, "database")
+    except OSError as error:
+        return f"the database's folder cannot be read: {error.strerror or type(error).__name__}"
 
 
 def _check_blobs(services: Services) -> str:

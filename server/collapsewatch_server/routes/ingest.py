@@ -47,7 +47,8 @@ async def start_run(
     """Opens a run, or resumes it. The client chooses the id; sending the same again is harmless.
 
     A new `attempt` supersedes what earlier ones sent from its first step on; all of it can still be read by
-    attempt. With `resume` set to `must` the run has to be there (404), with `never` it must not be (409).
+    attempt. With `resume` set to `must` the run has to be there (404), with `never` it must not be (409),
+    unless it is the same start again, which is known by its `attempt` or else by its `writer_id`.
     """
     receipt = await place.write(partial(services.runs.start_run, late=late), caller, body)
     if not receipt.created:
@@ -108,7 +109,7 @@ async def add_scalars(
     body: Annotated[ScalarBatch, Depends(data_of(ScalarBatch, large=True))],
     late: Late = False,
 ) -> ScalarReceipt:
-    """Stores plain numbers of steps, such as success rate or KL, in the scope `trainer`."""
+    """Stores plain numbers of steps, such as success rate or KL, in the scope `trainer`: at most 50,000."""
     receipt = await place.write(partial(services.scalars.add, late=late), opened.run, opened.project, body)
     services.meters.count_scalars(receipt.num_values)
     return receipt

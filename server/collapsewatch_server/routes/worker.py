@@ -4,21 +4,22 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response, status
-from starlette.concurrency import run_in_threadpool
 
 from collapsewatch.contracts.scoring import ClaimRequest, Job, JobFailure, Lease, LeaseState, ScoringResult
 from collapsewatch_server.reading.views import Accepted, JobStatusView
+from collapsewatch_server.web.bodies import SMALL_BODY_BYTES
 from collapsewatch_server.web.deps import (
     BODY_ERRORS,
+    AdmittedWork,
     JobId,
     ServicesDep,
     WorkerCaller,
-    body_of,
     errors,
     request_body,
+    work_of,
 )
 
-router = APIRouter(prefix="/api/v1/worker", tags=["worker"], responses=errors(*BODY_ERRORS))
+router = APIRouter(prefix="/api/v1/worker", tags=["worker"], responses=errors(*BODY_ERRORS, 429))
 
 
 @router.post(
@@ -28,10 +29,11 @@ router = APIRouter(prefix="/api/v1/worker", tags=["worker"], responses=errors(*B
     openapi_extra=request_body(ClaimRequest),
 )
 async def claim(
+    place: AdmittedWork,
     caller: WorkerCaller,
     request: Request,
     services: ServicesDep,
-    body: Annotated[ClaimRequest, Depends(body_of(ClaimRequest))],
+    body: Annotated[ClaimRequest, Depends(work_of(ClaimRequest))],
 ) -> Job | Response:
     """Leases a job to the worker; waits up to `wait_seconds` for one. The lease ends unless it is kept."""
     deadline = time.monotonic() + body.wait_seconds
@@ -39,7 +41,8 @@ async def claim(
     # Between two looks the call holds neither a thread nor a connection, however many workers wait.
     while not claims.closed and not await request.is_disconnected():
         sequence = claims.sequence
-        job = await run_in_threadpool(services.queue.claim, body)
+        place.expect_answer()
+        job = await place.write(services.queue.claim, body)
         if job is not None:
             return job
         left_seconds = deadline - time.monotonic()
@@ -51,33 +54,36 @@ async def claim(
 
 
 @router.post("/jobs/{job_id}/beat", openapi_extra=request_body(Lease))
-def beat(
+async def beat(
+    place: AdmittedWork,
     caller: WorkerCaller,
     job_id: JobId,
     services: ServicesDep,
-    body: Annotated[Lease, Depends(body_of(Lease))],
+    body: Annotated[Lease, Depends(work_of(Lease))],
 ) -> LeaseState:
     """Begins the lease anew, while the worker holds it."""
-    return LeaseState(held=services.queue.beat(job_id, body.worker))
+    return LeaseState(held=await place.write(services.queue.beat, job_id, body.worker))
 
 
 @router.post("/jobs/{job_id}/done", openapi_extra=request_body(ScoringResult))
-def done(
+async def done(
+    place: AdmittedWork,
     caller: WorkerCaller,
     job_id: JobId,
     services: ServicesDep,
-    body: Annotated[ScoringResult, Depends(body_of(ScoringResult, large=True))],
+    body: Annotated[ScoringResult, Depends(work_of(ScoringResult, max_bytes=None))],
 ) -> Accepted:
     """Hands in a result. The first good one counts, whoever holds the lease by now."""
-    return Accepted(accepted=services.results.accept(job_id, body))
+    return Accepted(accepted=await place.write(services.results.accept, job_id, body))
 
 
 @router.post("/jobs/{job_id}/fail", openapi_extra=request_body(JobFailure))
-def fail(
+async def fail(
+    place: AdmittedWork,
     caller: WorkerCaller,
     job_id: JobId,
     services: ServicesDep,
-    body: Annotated[JobFailure, Depends(body_of(JobFailure))],
+    body: Annotated[JobFailure, Depends(work_of(JobFailure, max_bytes=SMALL_BODY_BYTES))],
 ) -> JobStatusView:
     """Says that a job went wrong: it goes back to its place in the queue, or it is dead."""
-    return JobStatusView.model_validate({"status": services.queue.fail(job_id, body)})
+    return JobStatusView.model_validate({"status": await place.write(services.queue.fail, job_id, body)})

@@ -11,7 +11,6 @@ import zstandard
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from collapsewatch_server.errors import (
@@ -33,6 +32,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 SMALL_BODY_BYTES = 4 * 2**20
 """Limit of every body that is no batch and no result."""
+TINY_BODY_BYTES = 64 * 2**10
+"""Limit of what comes every few seconds."""
 _MAX_DETAILS = 20
 _MAX_LISTED = 10_000
 _ABSENT = object()
@@ -52,7 +53,7 @@ async def read_model(
     max_request_bytes: int,
     max_bytes: int,
     body_seconds: float,
-    place: Place | None = None,
+    place: Place,
 ) -> Model:
     """The body as a `model`.
 
@@ -60,7 +61,7 @@ async def read_model(
         max_request_bytes: limit as sent.
         max_bytes: limit after decompression.
         body_seconds: how long it may take to arrive, besides what its size allows.
-        place: where the bytes of all requests that bring data are counted.
+        place: where the bytes of all requests together are counted.
 
     Raises:
         MalformedRequest, BodyTooLarge, BodyTooSlow, UnsupportedEncoding, InvalidBody, TooBusy.
@@ -72,17 +73,13 @@ async def read_model(
             "the body may be plain, zstd or gzip", [wrong("content-encoding", "unknown encoding", encoding)]
         )
     declared = _declared_bytes(request, max_request_bytes)
-    if place is not None:
-        # A guess, so that what will not fit is told so before it is sent.
-        place.hold(min(declared * (1 if encoding == "identity" else _USUAL_RATIO), max_bytes))
-    body = await _read(request, max_request_bytes, body_seconds, _hold_of(place))
-    if place is not None:
-        return await place.parse(_parse, model, body, encoding, max_bytes, place.hold)
-    return await run_in_threadpool(_parse, model, body, encoding, max_bytes, _hold_of(None))
-
-
-def _hold_of(place: Place | None) -> Callable[[int], None]:
-    return place.hold if place is not None else lambda num_bytes: None
+    # A guess, so that what will not fit is told so before it is sent.
+    place.hold(min(declared * (1 if encoding == "identity" else _USUAL_RATIO), max_bytes))
+    body = await _read(request, max_request_bytes, body_seconds, place.hold)
+    place.expect_answer()
+    parsed, num_bytes = await place.parse(_parse, model, body, encoding, max_bytes, place.hold)
+    place.settle(num_bytes)
+    return parsed
 
 
 def _declared_bytes(request: Request, max_bytes: int) -> int:
@@ -119,7 +116,8 @@ async def _read(
 
 def _parse(
     model: type[Model], body: bytearray, encoding: str, max_bytes: int, hold: Callable[[int], None]
-) -> Model:
+) -> tuple[Model, int]:
+    """The body as a `model`, and its size without its compression."""
     document = unfold(body, encoding, max_bytes, hold)
     if not document:
         raise MalformedRequest("the body is empty", [wrong("body", f"a {model.__name__} is expected", "")])
@@ -132,7 +130,7 @@ def _parse(
     except RecursionError:
         raise MalformedRequest("the body is nested too deeply") from None
     _refuse_unstorable(model, parsed)
-    return parsed
+    return parsed, len(document)
 
 
 def unfold(

@@ -14,7 +14,7 @@ from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
 from collapsewatch_server.alerts.watch import Limits
 from collapsewatch_server.auth import Caller, Keyring, Purpose
 from collapsewatch_server.db import Database
-from collapsewatch_server.errors import CrossSite, ErrorBody
+from collapsewatch_server.errors import CrossSite, ErrorBody, TooBusy
 from collapsewatch_server.events import EventHub, RedisBell
 from collapsewatch_server.ingest.batches import BatchIntake
 from collapsewatch_server.ingest.runs import RunIntake
@@ -29,11 +29,12 @@ from collapsewatch_server.queue.feed import Feed, open_feed
 from collapsewatch_server.queue.leases import JobQueue
 from collapsewatch_server.reading.answers import Reading
 from collapsewatch_server.reading.service import ServiceReading
+from collapsewatch_server.repeating import Repeated
 from collapsewatch_server.results.writer import Results
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import Run
-from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, read_model
-from collapsewatch_server.web.gate import IntakeGate, Place
+from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, TINY_BODY_BYTES, read_model
+from collapsewatch_server.web.gate import IntakeGate, Place, beat_gate, work_gate
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -46,6 +47,11 @@ class Services:
 
     settings: ServerSettings
     gate: IntakeGate
+    """For what brings data."""
+    beats: IntakeGate
+    """For signs of life."""
+    work: IntakeGate
+    """For what workers ask and bring."""
     database: Database
     blobs: BlobStore
     feed: Feed
@@ -64,6 +70,8 @@ class Services:
     watch: Watch
     service: ServiceReading
     meters: Meters
+    repeated: tuple[Repeated, ...]
+    """What runs beside the requests."""
 
     def prepare(self) -> None:
         """Brings the database up to date and lets the operator's own worker key in."""
@@ -103,9 +111,23 @@ def build_services(settings: ServerSettings) -> Services:
     # Looks that come a little late are no break: a busy machine is not a deaf one.
     earshot = Earshot(max(3 * settings.watch_seconds, _BUSY_SECONDS))
     admission = Admission(settings.max_waiting_batches, settings.max_deferred_batches)
+    queue = JobQueue(
+        database,
+        feed,
+        ring,
+        admission,
+        Earshot(max(3 * settings.reconcile_seconds, settings.lease_seconds / 2)),
+        lease_seconds=settings.lease_seconds,
+        max_starts=settings.max_starts,
+        shard_wait_seconds=settings.shard_wait_seconds,
+    )
+    watch = Watch(database, ring, earshot, limits)
+    results = Results(database, ring)
     return Services(
         settings=settings,
         gate=IntakeGate(max_bytes=settings.max_intake_bytes, max_requests=settings.max_intake_requests),
+        beats=beat_gate(),
+        work=work_gate(settings.max_intake_bytes),
         database=database,
         blobs=blobs,
         feed=feed,
@@ -116,21 +138,18 @@ def build_services(settings: ServerSettings) -> Services:
         runs=RunIntake(database, ring),
         batches=BatchIntake(database, blobs, feed, ring, admission),
         scalars=ScalarIntake(database, ring),
-        queue=JobQueue(
-            database,
-            feed,
-            ring,
-            admission,
-            lease_seconds=settings.lease_seconds,
-            max_starts=settings.max_starts,
-            shard_wait_seconds=settings.shard_wait_seconds,
-        ),
-        results=Results(database, ring),
+        queue=queue,
+        results=results,
         reading=Reading(database),
         heartbeats=Heartbeats(database, earshot, fresh_seconds=min(5.0, settings.stall_seconds / 10)),
-        watch=Watch(database, ring, earshot, limits),
+        watch=watch,
         service=ServiceReading(database, settings.effective_blob_url, limits),
         meters=Meters(),
+        repeated=(
+            Repeated("reconciler", queue.reconcile, settings.reconcile_seconds),
+            Repeated("watch", watch.look, settings.watch_seconds),
+            Repeated("late folds", results.late.look, settings.reconcile_seconds),
+        ),
     )
 
 
@@ -144,7 +163,7 @@ def _limits(settings: ServerSettings) -> Limits:
     )
 
 
-def services_of(request: Request) -> Services:
+async def services_of(request: Request) -> Services:
     """The services of the process that serves the request."""
     services: Services = request.app.state.services
     return services
@@ -190,33 +209,75 @@ async def admitted(services: ServicesDep) -> AsyncIterator[Place]:
         yield place
 
 
+async def admitted_beat(services: ServicesDep) -> AsyncIterator[Place]:
+    """A place among the signs of life."""
+    try:
+        with services.beats.admit() as place:
+            yield place
+    except TooBusy:
+        # It lives, and nobody has heard it.
+        services.heartbeats.missed()
+        raise
+
+
+async def admitted_work(services: ServicesDep) -> AsyncIterator[Place]:
+    """A place among the calls of workers."""
+    with services.work.admit() as place:
+        yield place
+
+
 Admitted = Annotated[Place, Depends(admitted)]
+AdmittedBeat = Annotated[Place, Depends(admitted_beat)]
+AdmittedWork = Annotated[Place, Depends(admitted_work)]
+
+
+async def _caller(request: Request, services: Services, place: Place, purpose: Purpose) -> Caller:
+    return await place.check(services.keyring.check, request.headers.get("authorization"), purpose)
 
 
 async def ingest_caller(
-    request: Request, services: ServicesDep, _: Annotated[Credentials, Security(_ingest_key)]
+    request: Request,
+    services: ServicesDep,
+    place: Admitted,
+    _: Annotated[Credentials, Security(_ingest_key)],
 ) -> Caller:
     """Whose ingest key came along."""
-    authorization = request.headers.get("authorization")
-    return await services.gate.checking.run(services.keyring.check, authorization, Purpose.ingest)
+    return await _caller(request, services, place, Purpose.ingest)
 
 
-def heartbeat_caller(
-    request: Request, services: ServicesDep, _: Annotated[Credentials, Security(_ingest_key)]
+async def beating_caller(
+    request: Request,
+    services: ServicesDep,
+    place: AdmittedBeat,
+    _: Annotated[Credentials, Security(_ingest_key)],
 ) -> Caller:
-    """Whose ingest key came along; not behind the requests that bring data, which may have to wait."""
-    return services.keyring.check(request.headers.get("authorization"), Purpose.ingest)
+    """Whose ingest key came along with a sign of life."""
+    return await _caller(request, services, place, Purpose.ingest)
 
 
-def worker_caller(
-    request: Request, services: ServicesDep, _: Annotated[Credentials, Security(_worker_key)]
+async def beating_worker(
+    request: Request,
+    services: ServicesDep,
+    place: AdmittedBeat,
+    _: Annotated[Credentials, Security(_worker_key)],
+) -> Caller:
+    """Whose worker key came along with a sign of life."""
+    return await _caller(request, services, place, Purpose.worker)
+
+
+async def worker_caller(
+    request: Request,
+    services: ServicesDep,
+    place: AdmittedWork,
+    _: Annotated[Credentials, Security(_worker_key)],
 ) -> Caller:
     """Whose worker key came along."""
-    return services.keyring.check(request.headers.get("authorization"), Purpose.worker)
+    return await _caller(request, services, place, Purpose.worker)
 
 
 IngestCaller = Annotated[Caller, Depends(ingest_caller)]
-HeartbeatCaller = Annotated[Caller, Depends(heartbeat_caller)]
+BeatingCaller = Annotated[Caller, Depends(beating_caller)]
+BeatingWorker = Annotated[Caller, Depends(beating_worker)]
 WorkerCaller = Annotated[Caller, Depends(worker_caller)]
 
 
@@ -228,49 +289,54 @@ class OpenRun:
     project: str
 
 
-async def open_run(run_id: RunId, caller: IngestCaller, services: ServicesDep) -> OpenRun:
+async def open_run(run_id: RunId, caller: IngestCaller, services: ServicesDep, place: Admitted) -> OpenRun:
     """The run of the path, for a caller that may write to it."""
-    run, project = await services.gate.checking.run(services.runs.open_run, caller, run_id)
+    run, project = await place.check(services.runs.open_run, caller, run_id)
     return OpenRun(run, project)
 
 
 OpenRunDep = Annotated[OpenRun, Depends(open_run)]
 
 
-def body_of(model: type[Model], *, large: bool = False) -> Callable[..., Awaitable[Model]]:
-    """A dependency that reads the body as a `model`; list it last, so that keys are checked before."""
-
-    async def read(request: Request, services: ServicesDep) -> Model:
-        return await _read_body(request, services.settings, model, large, None)
-
-    return read
-
-
 def data_of(model: type[Model], *, large: bool = False) -> Callable[..., Awaitable[Model]]:
-    """The same for a request that is `Admitted`: its body counts among those that are taken in at once."""
+    """A dependency that reads the body as a `model`; list it last, so that keys are checked before."""
+    return _body_of(model, admitted, None if large else SMALL_BODY_BYTES)
 
-    async def read(request: Request, services: ServicesDep, place: Admitted) -> Model:
-        return await _read_body(request, services.settings, model, large, place)
+
+def beat_of(model: type[Model]) -> Callable[..., Awaitable[Model]]:
+    """The same for a sign of life."""
+    return _body_of(model, admitted_beat, TINY_BODY_BYTES)
+
+
+def work_of(
+    model: type[Model], *, max_bytes: int | None = TINY_BODY_BYTES
+) -> Callable[..., Awaitable[Model]]:
+    """The same for what a worker says; without `max_bytes` as large as a batch may be."""
+    return _body_of(model, admitted_work, max_bytes)
+
+
+def _body_of(
+    model: type[Model], place_of: Callable[..., AsyncIterator[Place]], max_bytes: int | None
+) -> Callable[..., Awaitable[Model]]:
+    async def read(
+        request: Request, services: ServicesDep, place: Annotated[Place, Depends(place_of)]
+    ) -> Model:
+        settings = services.settings
+        limit = min(max_bytes or settings.max_batch_bytes, settings.max_batch_bytes)
+        return await read_model(
+            request,
+            model,
+            max_request_bytes=min(settings.max_request_bytes, limit),
+            max_bytes=limit,
+            body_seconds=settings.body_seconds,
+            place=place,
+        )
 
     return read
-
-
-async def _read_body(
-    request: Request, settings: ServerSettings, model: type[Model], large: bool, place: Place | None
-) -> Model:
-    limit = settings.max_batch_bytes if large else min(SMALL_BODY_BYTES, settings.max_batch_bytes)
-    return await read_model(
-        request,
-        model,
-        max_request_bytes=min(settings.max_request_bytes, limit),
-        max_bytes=limit,
-        body_seconds=settings.body_seconds,
-        place=place,
-    )
 
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
-    """What the OpenAPI page says of a body that `body_of` reads."""
+    """What the OpenAPI page says of a body that a route reads."""
     content = {"application/json": {"schema": _reference(model)}}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -282,7 +348,7 @@ def errors(*status_codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"description": _ERRORS[code], "content": content} for code in status_codes}
 
 
-def same_origin(request: Request) -> None:
+async def same_origin(request: Request) -> None:
     """Comes back unless a page of another origin sent the request.
 
     Browsers say where a request comes from and pages cannot make them lie; programs say nothing.

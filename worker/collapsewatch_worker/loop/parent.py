@@ -8,7 +8,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from collapsewatch.contracts.scoring import Job, JobFailure, ScoringResult
@@ -179,13 +180,14 @@ class Parent:
                 next_beat = time.monotonic() + beat_seconds
         return None
 
-    def _beat(self, job: Job) -> None:
+    def _beat(self, job: Job, is_over: Callable[[], bool] = lambda: False) -> None:
         try:
             held = self._api.beat(job.job_id)
         except ServerApiError as error:
-            log.warning("heartbeat failed", extra={"job_id": job.job_id, "error": str(error)})
+            level = logging.DEBUG if self._pause.num_waits else logging.WARNING
+            log.log(level, "heartbeat failed", extra={"job_id": job.job_id, "error": str(error)})
             return
-        if not held:
+        if not held and not is_over():
             # The first good result counts, whoever holds the lease: dropping the work would only repeat it.
             log.warning("lease lost, the work goes on", extra={"job_id": job.job_id})
 
@@ -196,8 +198,32 @@ class Parent:
         # No fault of the job: a few restarts of the service in its time must not make it a dead one.
         return self._failure("the worker was stopped").model_copy(update={"given_back": True})
 
+    @contextmanager
+    def _lease_kept(self, job: Job) -> Iterator[None]:
+        """Beats for the length of the block, from a thread of its own."""
+        is_over = threading.Event()
+
+        def beat_on() -> None:
+            while not is_over.wait(job.lease_seconds / _BEATS_PER_LEASE):
+                self._beat(job, is_over.is_set)
+
+        thread = threading.Thread(target=beat_on, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
     def _hand_in(self, job: Job, outcome: ScoringResult | JobFailure) -> None:
-        """Tells the server, however long it is away: the work is worth more than the wait."""
+        """Tells the server, however long it is away: the work is worth more than the wait.
+
+        Once the server is back it hears the beats before the result, and gives the job to nobody else.
+        """
+        with self._lease_kept(job):
+            self._try_to_hand_in(job, outcome)
+
+    def _try_to_hand_in(self, job: Job, outcome: ScoringResult | JobFailure) -> None:
         while True:
             try:
                 self._tell(job, outcome)

@@ -33,6 +33,9 @@ _BEAT_SECONDS = 3.0
 # Three tries within about a second: a longer outage is the caller's to wait out, with its own back-off.
 _NUM_TRIES = 3
 _FIRST_PAUSE_SECONDS = 0.3
+# What the service says of a key, or of what was sent. Any other 4xx, or a page of a proxy that is set up for
+# another moment, is said of the way to it, and costs no work.
+_REFUSALS = frozenset({400, 401, 403, 409, 413, 415, 422})
 
 
 class ServerApiError(Exception):
@@ -40,11 +43,14 @@ class ServerApiError(Exception):
 
 
 class ServerUnreachable(ServerApiError):
-    """No connection, no answer in time, or a 5xx, every time it was tried. It may be back in a moment."""
+    """No connection, no answer in time, or one that is no answer to the call, every time it was tried.
+
+    The service may be back in a moment.
+    """
 
 
 class RequestRefused(ServerApiError):
-    """The server answered 4xx: sending the same again would be refused again."""
+    """The server did not accept what was sent: sending the same again would be refused again."""
 
     def __init__(self, status_code: int, code: str, message: str) -> None:
         super().__init__(f"{status_code} {code}: {message}")
@@ -115,7 +121,8 @@ class WorkerApi:
 
         Tried once: the next beat is the retry, and waiting here would delay the child's answer.
         """
-        response = self._post(f"jobs/{job_id}/beat", Lease(worker=self._worker), num_tries=1)
+        lease = Lease(worker=self._worker)
+        response = self._post(f"jobs/{job_id}/beat", lease, answer_seconds=_BEAT_SECONDS, num_tries=1)
         return _parsed(LeaseState, response).held
 
     def done(self, job_id: int, result: ScoringResult) -> bool:
@@ -156,8 +163,9 @@ class WorkerApi:
                 continue
             if response.is_success:
                 return response
-            if not response.is_server_error:
-                raise _refusal(response)
+            refusal = _refusal(response)
+            if refusal.status_code in _REFUSALS or refusal.code == "job_not_found":
+                raise refusal
             reason = f"status {response.status_code}"
         raise ServerUnreachable(f"{path} failed {num_tries} times: {reason}")
 

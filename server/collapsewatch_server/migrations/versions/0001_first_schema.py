@@ -23,6 +23,13 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_table("late_folds")
+    op.drop_index(
+        "ix_jobs_thinned",
+        table_name="jobs",
+        sqlite_where=sa.text("status = 'thinned'"),
+        postgresql_where=sa.text("status = 'thinned'"),
+    )
     op.drop_index("ix_jobs_run_pk_status_score", table_name="jobs")
     op.drop_index("ix_jobs_queue", table_name="jobs")
     op.drop_index(
@@ -48,10 +55,22 @@ def downgrade() -> None:
     op.drop_index("ix_batches_job_pk", table_name="batches")
     op.drop_index("ix_batches_run_pk_step", table_name="batches")
     op.drop_table("batches")
+    op.drop_index(
+        "ix_alerts_dropped",
+        table_name="alerts",
+        sqlite_where=sa.text("rule = 'data_dropped'"),
+        postgresql_where=sa.text("rule = 'data_dropped'"),
+    )
     op.drop_index("ix_alerts_open", table_name="alerts")
     op.drop_table("alerts")
     op.drop_index("ix_workers_last_seen_at", table_name="workers")
     op.drop_table("workers")
+    op.drop_index(
+        "ix_writers_backlog",
+        table_name="writers",
+        sqlite_where=sa.text("has_backlog = 1"),
+        postgresql_where=sa.text("has_backlog"),
+    )
     op.drop_table("writers")
     op.drop_table("attempts")
     op.drop_index("ix_runs_project_id", table_name="runs")
@@ -137,10 +156,19 @@ def _create_attempts_and_processes() -> None:
         sa.Column("spool_bytes", sa.BigInteger(), nullable=False),
         sa.Column("spool_oldest_seconds", sa.Double(), nullable=False),
         sa.Column("dropped", sa.JSON(), nullable=False),
+        sa.Column("has_backlog", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_writers_attempt_pk_attempts"),
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_writers_run_pk_runs"),
         sa.PrimaryKeyConstraint("id", name="pk_writers"),
         sa.UniqueConstraint("run_pk", "writer_id", name="uq_writers_run_pk_writer_id"),
+    )
+    op.create_index(
+        "ix_writers_backlog",
+        "writers",
+        ["run_pk"],
+        unique=False,
+        sqlite_where=sa.text("has_backlog = 1"),
+        postgresql_where=sa.text("has_backlog"),
     )
     op.create_table(
         "workers",
@@ -192,6 +220,14 @@ def _create_what_hangs_on_runs() -> None:
         ),
     )
     op.create_index("ix_alerts_open", "alerts", ["status", "rule"], unique=False)
+    op.create_index(
+        "ix_alerts_dropped",
+        "alerts",
+        ["run_pk", "id"],
+        unique=False,
+        sqlite_where=sa.text("rule = 'data_dropped'"),
+        postgresql_where=sa.text("rule = 'data_dropped'"),
+    )
     op.create_table(
         "batches",
         sa.Column("id", _id(), nullable=False),
@@ -306,12 +342,25 @@ def _create_results_and_jobs() -> None:
         postgresql_where=sa.text("alert_moves IS NOT NULL"),
     )
     op.create_table(
+        "late_folds",
+        sa.Column("run_pk", _id(), autoincrement=False, nullable=False),
+        sa.Column("scope", sa.String(length=200), nullable=False),
+        sa.Column("attempt_pk", _id(), autoincrement=False, nullable=False),
+        sa.Column("from_step", sa.BigInteger(), nullable=True),
+        sa.Column("next_step", sa.BigInteger(), nullable=True),
+        sa.Column("noted_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["attempt_pk"], ["attempts.id"], name="fk_late_folds_attempt_pk_attempts"),
+        sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_late_folds_run_pk_runs"),
+        sa.PrimaryKeyConstraint("run_pk", "scope", "attempt_pk", name="pk_late_folds"),
+    )
+    op.create_table(
         "jobs",
         sa.Column("id", _id(), nullable=False),
         sa.Column("batch_pk", _id(), nullable=False),
         sa.Column("run_pk", _id(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("score", sa.Double(), nullable=False),
+        sa.Column("queued_at", sa.Double(), nullable=False),
         sa.Column("deferred", sa.Boolean(), nullable=False),
         sa.Column("starts", sa.BigInteger(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
@@ -324,6 +373,14 @@ def _create_results_and_jobs() -> None:
         sa.ForeignKeyConstraint(["run_pk"], ["runs.id"], name="fk_jobs_run_pk_runs"),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
         sa.UniqueConstraint("batch_pk", name="uq_jobs_batch_pk"),
+    )
+    op.create_index(
+        "ix_jobs_thinned",
+        "jobs",
+        ["finished_at"],
+        unique=False,
+        sqlite_where=sa.text("status = 'thinned'"),
+        postgresql_where=sa.text("status = 'thinned'"),
     )
     op.create_index(
         "ix_jobs_lease_until",
