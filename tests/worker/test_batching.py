@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsewatch_worker.scoring.batching import packed_rows, padded
+from collapsewatch_worker.scoring.batching import filled_rows, packed_rows, padded
 
 LENGTHS = st.lists(st.integers(0, 50), max_size=60)
 
@@ -51,6 +51,26 @@ def test_no_micro_batch_could_have_taken_the_next_row(lengths: list[int], budget
 def test_equal_lengths_never_pad(lengths: list[int], budget: int) -> None:
     for batch in packed_rows(lengths, budget, equal_lengths=True):
         assert len({lengths[row] for row in batch}) == 1
+
+
+@given(LENGTHS, st.integers(1, 300))
+def test_rows_without_padding_fill_micro_batches_by_their_own_tokens(lengths: list[int], budget: int) -> None:
+    batches = filled_rows(lengths, budget)
+
+    packed = [int(row) for batch in batches for row in batch]
+    assert sorted(packed) == list(range(len(lengths)))
+    assert [lengths[row] for row in packed] == sorted(lengths, reverse=True)
+    assert all(len(batch) == 1 or sum(lengths[row] for row in batch) <= budget for batch in batches)
+
+
+def test_micro_batches_are_even() -> None:
+    assert [len(batch) for batch in filled_rows([10] * 9, 80)] == [5, 4]
+
+
+@pytest.mark.parametrize(("lengths", "budget"), [([1], 0), ([-1], 8)])
+def test_impossible_arguments_are_refused_here_too(lengths: list[int], budget: int) -> None:
+    with pytest.raises(ValueError, match=r"at least 1|negative"):
+        filled_rows(lengths, budget)
 
 
 def test_context_counts_for_every_row() -> None:

@@ -8,112 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.models.store import ModelStore
 from collapsewatch_worker.scoring import engine
 from collapsewatch_worker.scoring.causal_model import CausalModel
-from collapsewatch_worker.scoring.engine import Floats, cross_log_probs, cross_token_log_probs
+from collapsewatch_worker.scoring.engine import cross_log_probs, cross_token_log_probs
+from tests.worker.tiny_models import (
+    HEADS,
+    LONG,
+    PROMPTS,
+    REASONINGS,
+    REUSING,
+    WHOLE,
+    draw,
+    one_pair_per_forward,
+    tiny_model,
+)
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "model_cases"
-WINDOW = {"sliding_window": 8}
-HEADS = {"num_key_value_heads": 2}
-LONG_ROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 10_000.0,
-    "short_factor": [1.0] * 4,
-    "long_factor": [2.0, 3.0, 4.0, 5.0],
-    "original_max_position_embeddings": 24,
-}
-REUSING: dict[str, dict[str, Any]] = {
-    "gpt2": {},
-    "llama": HEADS,
-    "mistral": {**HEADS, **WINDOW, "head_dim": 8},
-    "qwen2": {**HEADS, **WINDOW, "use_sliding_window": True, "max_window_layers": 1},
-    "qwen3": {**HEADS, "head_dim": 8, "tie_word_embeddings": True},
-    "gemma2": {**HEADS, **WINDOW, "head_dim": 8, "query_pre_attn_scalar": 8},
-    "gemma3_text": {
-        **HEADS,
-        **WINDOW,
-        "head_dim": 8,
-        "query_pre_attn_scalar": 8,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
-    "phi": {},
-    "phi3": HEADS,
-    "gpt_neox": {},
-    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 8, "num_layers": 2},
-    "opt": {"word_embed_proj_dim": 16, "ffn_dim": 48},
-    "bloom": {},
-    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2},
-    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64},
-    "mixtral": {**HEADS, **WINDOW, "num_local_experts": 4},
-    "gpt_oss": {**HEADS, **WINDOW, "num_local_experts": 4, "head_dim": 8},
-}
-"""Architectures whose prompts are encoded once; windows are shorter than the prompts."""
-WHOLE: dict[str, dict[str, Any]] = {
-    "mamba": {"state_size": 4},
-    "rwkv": {"attention_hidden_size": 32, "context_length": 64},
-    "jamba": {
-        **HEADS,
-        "num_experts": 2,
-        "attn_layer_period": 2,
-        "attn_layer_offset": 1,
-        "mamba_d_state": 4,
-        "use_mamba_kernels": False,
-    },
-    "lfm2": {**HEADS, "layer_types": ["conv", "full_attention"]},
-    "llama4_text": {**HEADS, "head_dim": 8, "attention_chunk_size": 8, "num_local_experts": 2},
-    "phi3": {**HEADS, "rope_parameters": LONG_ROPE, "original_max_position_embeddings": 24},
-}
-"""Recurrent, convolutional, chunked and length-dependent ones: prompt and reasoning in one pass."""
-
-
-def tiny_model(model_type: str, **options: Any) -> PreTrainedModel:
-    torch.manual_seed(0)
-    sizes = {
-        "vocab_size": 64,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "max_position_embeddings": 64,
-        "initializer_range": 0.2,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "pad_token_id": 0,
-    }
-    config = AutoConfig.for_model(model_type, **{**sizes, **options})
-    factory: Any = AutoModelForCausalLM
-    model: PreTrainedModel = factory.from_config(config)
-    model.train(False)
-    return model
-
-
-def draw(num_tokens: int, seed: int) -> list[int]:
-    return [int(token) for token in np.random.default_rng(seed).integers(3, 64, num_tokens)]
-
-
-LONG = draw(14, 0)
-PROMPTS = [LONG, draw(5, 1), LONG[:9], LONG, LONG + draw(6, 2), draw(1, 3)]
-"""A strict prefix of another, a duplicate, a long common prefix, one token."""
-REASONINGS = [draw(length, 10 + length) for length in (1, 7, 12, 3, 2, 9)] + [draw(12, 22)]
-
-
-def one_pair_per_forward(
-    model: PreTrainedModel, prompts: list[list[int]], reasonings: list[list[int]], temperature: float = 1.0
-) -> Floats:
-    """[R, P, T], the slow second way."""
-    want = np.full((len(reasonings), len(prompts), max(map(len, reasonings))), np.nan)
-    with torch.inference_mode():
-        for row, reasoning in enumerate(reasonings):
-            for column, prompt in enumerate(prompts):
-                logits = model(input_ids=torch.tensor([prompt + reasoning]), use_cache=False).logits[0]
-                log_probs = torch.log_softmax(logits.float() / temperature, dim=-1)
-                for t, token in enumerate(reasoning):
-                    want[row, column, t] = log_probs[len(prompt) - 1 + t, token]
-    return want
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -161,7 +75,8 @@ def test_reading_in_pieces_changes_nothing(model_type: str, monkeypatch: pytest.
 
     monkeypatch.setattr(engine, "MAX_LOGITS", 5 * 64)
     monkeypatch.setattr(engine, "MAX_FLOAT32_LOGITS", 3 * 64)
-    got = cross_token_log_probs(model, PROMPTS, REASONINGS)
+    # Reasonings longer than the budget as well.
+    got = cross_token_log_probs(model, PROMPTS, REASONINGS, token_budget=6)
 
     np.testing.assert_allclose(got, want, atol=1e-5, rtol=0)
 
@@ -172,8 +87,8 @@ def golden_cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("case", list(golden_cases()))
-@pytest.mark.parametrize("token_budget", [engine.DEFAULT_TOKEN_BUDGET, 100])
-def test_golden_sums_and_means_are_met(case: dict[str, Any], token_budget: int) -> None:
+@pytest.mark.parametrize("token_budget", [None, engine.DEFAULT_TOKEN_BUDGET, 100])
+def test_golden_sums_and_means_are_met(case: dict[str, Any], token_budget: int | None) -> None:
     model = ModelStore([GOLDEN], device="cpu").load(case["model_dir"]).model
 
     sums = cross_log_probs(model, case["column_prompts"], case["reasonings"], token_budget=token_budget)
@@ -229,6 +144,23 @@ def test_each_distinct_prompt_is_read_once(llama: PreTrainedModel) -> None:
     prompts = [LONG, LONG, draw(5, 1)]
 
     assert tokens_read(llama, prompts, [draw(4, 30), draw(4, 31)]) == 14 + 5 + 2 * (2 * 3)
+
+
+def test_what_prompts_have_in_common_is_read_once(llama: PreTrainedModel) -> None:
+    system = draw(40, 5)
+    prompts = [system + draw(3, 6), system, system + draw(4, 7), draw(40, 8)]
+
+    assert tokens_read(llama, prompts, [draw(4, 30)]) == 40 + 3 + 4 + 40 + 4 * 3
+
+
+@pytest.mark.parametrize("model_type", list(REUSING))
+def test_any_common_prefix_may_be_read_once(model_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MIN_SAVED_TOKENS", 1)
+    model = tiny_model(model_type, **REUSING[model_type])
+
+    got = cross_token_log_probs(model, PROMPTS, REASONINGS)
+
+    np.testing.assert_allclose(got, one_pair_per_forward(model, PROMPTS, REASONINGS), atol=1e-5, rtol=0)
 
 
 def test_equal_reasonings_are_read_once(llama: PreTrainedModel) -> None:
@@ -321,6 +253,36 @@ def test_half_precision_models_are_summed_in_full_precision() -> None:
 
     assert got.dtype == np.float64
     np.testing.assert_allclose(got, want, rtol=0.05, atol=0.2)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+@pytest.mark.parametrize("model_type", ["llama", "gpt2"])
+def test_a_model_with_adapters_is_scored_with_them(model_type: str) -> None:
+    peft = pytest.importorskip("peft")
+    model = tiny_model(model_type, **REUSING[model_type])
+    plain = cross_token_log_probs(model, PROMPTS, REASONINGS)
+    config = peft.LoraConfig(
+        target_modules=["c_attn"] if model_type == "gpt2" else ["q_proj", "v_proj", "lm_head"],
+        init_lora_weights=False,
+        fan_in_fan_out=model_type == "gpt2",
+    )
+    adapted = peft.get_peft_model(model, config)
+    adapted.train(False)
+
+    got = cross_token_log_probs(adapted, PROMPTS, REASONINGS)
+
+    np.testing.assert_allclose(got, one_pair_per_forward(adapted, PROMPTS, REASONINGS), atol=1e-5, rtol=0)
+    assert np.nanmax(np.abs(got - plain)) > 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_virtual_tokens_before_the_prompt_are_refused() -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    adapted = peft.get_peft_model(tiny_model("llama", **HEADS), config)
+
+    with pytest.raises(BatchNotScorable, match="virtual tokens"):
+        cross_log_probs(adapted, PROMPTS, REASONINGS)
 
 
 @pytest.mark.gpu

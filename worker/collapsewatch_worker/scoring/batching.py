@@ -58,6 +58,40 @@ def packed_rows(
     return batches
 
 
+def filled_rows(num_tokens_R: Sequence[int] | Ints, token_budget: int) -> list[Ints]:
+    """Row positions per micro-batch, longest rows first, where rows are packed without padding.
+
+    The lengths in a micro-batch add up to at most the budget, except that a row which is too long on its own
+    gets a micro-batch to itself. Micro-batches are as even as whole rows allow.
+
+    Args:
+        num_tokens_R: length of each row, 0 or more.
+        token_budget: tokens of a micro-batch.
+
+    Raises:
+        ValueError: a budget below 1, or a negative length.
+    """
+    lengths_R = np.asarray(num_tokens_R, dtype=np.int64)
+    if token_budget < 1:
+        raise ValueError(f"a token budget must be at least 1, got {token_budget}")
+    if lengths_R.size and int(lengths_R.min()) < 0:
+        raise ValueError("lengths cannot be negative")
+    order_R = np.argsort(-lengths_R, kind="stable")
+    # A last micro-batch of a few tokens costs as many kernel calls as a full one.
+    even = -(-int(lengths_R.sum()) // max(1, -(-int(lengths_R.sum()) // token_budget)))
+    batches: list[Ints] = []
+    start, num_tokens = 0, 0
+    for position, row in enumerate(order_R):
+        length = int(lengths_R[row])
+        if position > start and (num_tokens >= even or num_tokens + length > token_budget):
+            batches.append(order_R[start:position])
+            start, num_tokens = position, 0
+        num_tokens += length
+    if start < order_R.size:
+        batches.append(order_R[start:])
+    return batches
+
+
 def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> Ints:
     """The rows as one array [len(rows), longest], filled up on the right."""
     longest = max((len(row) for row in rows), default=0)

@@ -1,13 +1,19 @@
-"""Exact log-probabilities of every reasoning under every prompt, each distinct prompt encoded once.
+"""Exact log-probabilities of every reasoning under every prompt, with the least work there is.
+
+What prompts have in common is read once, and so is each prompt's own rest. Reasonings are packed without
+padding and share the prompt's one cache. Logits exist at reasoning positions only, a small chunk at a time.
+Architectures that do not allow the one or the other are scored in slower ways that are as exact.
 
 Source: docs/metrics.md section 2; arXiv 2604.06268.
 
-Legend: R reasonings, P prompts, B rows of a micro-batch, T reasoning tokens, V vocabulary.
+Legend: R reasonings, P prompts, B rows of a micro-batch, T reasoning tokens, N packed tokens, F features.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,41 +21,49 @@ import torch
 from transformers import PreTrainedModel
 
 from collapsewatch_worker.errors import BatchNotScorable
-from collapsewatch_worker.scoring.batching import Ints, packed_rows, padded
+from collapsewatch_worker.scoring.batching import Ints, filled_rows, packed_rows, padded
+from collapsewatch_worker.scoring.budget import MIN_TOKEN_BUDGET, TokenBudget, found_budget
 from collapsewatch_worker.scoring.causal_model import CausalModel, PromptState
+from collapsewatch_worker.scoring.prefix_tree import shared_segments
+from collapsewatch_worker.scoring.readout import is_out_of_memory
 
 log = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float64]
 Tokens = Sequence[int]
+TokenIds = tuple[int, ...]
+Result = TypeVar("Result")
 
 DEFAULT_TOKEN_BUDGET = 16_384
-"""Padded tokens of a micro-batch, prompt included: 2 GiB of cache for a 7B model with grouped queries."""
+"""A limit for those who want one: 2 GiB of copied caches for a 7B model with grouped queries."""
 MAX_LOGITS = 2**28
-"""Most logits of one forward call: 1 GiB in float32."""
-MAX_FLOAT32_LOGITS = 2**24
-"""Most logits that are log-softmaxed in float32 at once."""
-MIN_TOKEN_BUDGET = 16
-"""An out-of-memory error below this budget is not ours to repair."""
+"""Most logits of one forward call of a model whose head cannot be called alone: 1 GiB in float32."""
+MAX_FLOAT32_LOGITS = 2**21
+"""Most logits that are log-softmaxed in float32 at once on a CPU: 8 MiB."""
+MAX_CUDA_LOGITS = 2**27
+"""The same on a CUDA device, which needs more to be busy: 512 MiB."""
+MIN_SAVED_TOKENS = 32
+"""Common prefixes that save fewer tokens are read again: a forward call of its own costs more."""
 
 
-@dataclass
-class _Memory:
-    """How large a micro-batch may be; shrinks when the device runs out of memory."""
+@dataclass(frozen=True)
+class _Work:
+    """What all micro-batches of a call have in common."""
 
-    token_budget: int
-    new_token_budget: int
+    causal: CausalModel
+    reasonings: list[TokenIds]
+    """Distinct, none empty."""
+    temperature: float
+    budget: TokenBudget
+    longest_pair: int
+    max_logits: int
 
-    def halve(self) -> bool:
-        """True when there was something left to give up."""
-        if self.token_budget <= MIN_TOKEN_BUDGET:
-            return False
-        self.token_budget = max(MIN_TOKEN_BUDGET, self.token_budget // 2)
-        self.new_token_budget = max(1, self.new_token_budget // 2)
-        log.warning("out of memory, carrying on smaller", extra={"token_budget": self.token_budget})
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        return True
+    @property
+    def piece(self) -> int:
+        """Most tokens of one forward call."""
+        if self.causal.splits:
+            return self.budget.new_tokens
+        return max(1, min(self.budget.new_tokens, MAX_LOGITS // self.causal.vocabulary_size))
 
 
 def cross_log_probs(
@@ -58,7 +72,7 @@ def cross_log_probs(
     reasonings: Sequence[Tokens],
     *,
     temperature: float = 1.0,
-    token_budget: int = DEFAULT_TOKEN_BUDGET,
+    token_budget: int | None = None,
 ) -> Floats:
     """Log-probability of each reasoning under each prompt [R, P], nats summed over its tokens.
 
@@ -66,11 +80,13 @@ def cross_log_probs(
     Log-softmax runs in float32 on the logits divided by the temperature, the sums in float64.
 
     Args:
-        model: causal language model in `eval()`, on the device and in the dtype it shall run in.
+        model: causal language model in `eval()`, on the device and in the dtype it shall run in; or a peft
+            model around one.
         prompts: token ids, each prompt at least one token.
         reasonings: token ids.
         temperature: the sampling temperature, above 0.
-        token_budget: padded tokens of a micro-batch; halved whenever the device runs out of memory.
+        token_budget: most tokens of a micro-batch; found from the device's memory when absent, and halved
+            whenever the device runs out of memory.
 
     Raises:
         BatchNotScorable: (a ValueError) an empty prompt, a token id outside the model's vocabulary, a pair
@@ -89,7 +105,7 @@ def cross_token_log_probs(
     reasonings: Sequence[Tokens],
     *,
     temperature: float = 1.0,
-    token_budget: int = DEFAULT_TOKEN_BUDGET,
+    token_budget: int | None = None,
 ) -> Floats:
     """The same per token [R, P, longest reasoning], in nats; NaN past the end of a reasoning.
 
@@ -107,7 +123,7 @@ def _scored_pairs(
     prompts: Sequence[Tokens],
     reasonings: Sequence[Tokens],
     temperature: float,
-    token_budget: int,
+    token_budget: int | None,
 ) -> Iterator[tuple[list[int], list[int], Floats]]:
     """(rows, columns, log-probs per token) of each pair of a distinct reasoning and a distinct prompt."""
     if not (np.isfinite(temperature) and temperature > 0):
@@ -120,23 +136,27 @@ def _scored_pairs(
     causal = CausalModel(model)
     distinct = list(rows_of)
     _check_tokens(causal, list(columns_of), distinct)
-    longest_pair = max(map(len, columns_of)) + max(map(len, distinct))
-    memory = _Memory(token_budget, max(1, MAX_LOGITS // causal.vocabulary_size))
-    for prompt, columns in columns_of.items():
-        for row, log_probs_T in _scored_rows(causal, prompt, distinct, temperature, memory, longest_pair):
-            yield rows_of[distinct[row]], columns, log_probs_T
+    work = _Work(
+        causal,
+        distinct,
+        temperature,
+        found_budget(causal.model, token_budget),
+        longest_pair=max(map(len, columns_of)) + max(map(len, distinct)),
+        max_logits=MAX_CUDA_LOGITS if causal.device.type == "cuda" else MAX_FLOAT32_LOGITS,
+    )
+    for prompt, state in _encoded_prompts(work, list(columns_of)):
+        for row, log_probs_T in _scored_rows(work, state):
+            yield rows_of[distinct[row]], columns_of[prompt], log_probs_T
 
 
-def _positions(sequences: Sequence[Tokens]) -> dict[tuple[int, ...], list[int]]:
-    positions: dict[tuple[int, ...], list[int]] = {}
+def _positions(sequences: Sequence[Tokens]) -> dict[TokenIds, list[int]]:
+    positions: dict[TokenIds, list[int]] = {}
     for position, tokens in enumerate(sequences):
         positions.setdefault(tuple(int(token) for token in tokens), []).append(position)
     return positions
 
 
-def _check_tokens(
-    causal: CausalModel, prompts: list[tuple[int, ...]], reasonings: list[tuple[int, ...]]
-) -> None:
+def _check_tokens(causal: CausalModel, prompts: list[TokenIds], reasonings: list[TokenIds]) -> None:
     """Refuses what the model would answer with an index error, which on CUDA poisons the process."""
     if () in prompts:
         raise BatchNotScorable("a prompt has no tokens; scoring needs at least one")
@@ -157,80 +177,127 @@ def _check_tokens(
         )
 
 
-def _scored_rows(
-    causal: CausalModel,
-    prompt: tuple[int, ...],
-    reasonings: list[tuple[int, ...]],
-    temperature: float,
-    memory: _Memory,
-    longest_pair: int,
-) -> Iterator[tuple[int, Floats]]:
+def _encoded_prompts(work: _Work, prompts: list[TokenIds]) -> Iterator[tuple[TokenIds, PromptState]]:
+    """Every prompt with its state, in the order in which shared prefixes live shortest."""
+    if not work.causal.reuses(work.longest_pair):
+        for prompt in prompts:
+            yield prompt, work.causal.encode(prompt, work.longest_pair, work.piece)
+        return
+    path: list[PromptState] = []
+    for segment in shared_segments(prompts, min_saved=MIN_SAVED_TOKENS):
+        # Whatever stands deeper belongs to prompts that are done.
+        del path[segment.depth :]
+        path.append(_encoded(work, segment.tokens, path[-1] if path else None))
+        if segment.ends is not None:
+            yield prompts[segment.ends], path[-1]
+
+
+def _encoded(work: _Work, tokens: TokenIds, above: PromptState | None) -> PromptState:
+    # Not `piece`: past the first one the stock attention takes a mask of piece times prompt.
+    return _within_memory(
+        work.budget,
+        lambda: work.causal.encode(
+            tokens, work.longest_pair, min(work.piece, work.budget.packed_tokens), after=above
+        ),
+    )
+
+
+def _within_memory(budget: TokenBudget, attempt: Callable[[], Result]) -> Result:
+    """The attempt's result; made again with half the budget as often as the device runs out of memory."""
+    while True:
+        result = _unless_out_of_memory(budget, attempt)
+        if result is not None:
+            return result
+
+
+def _unless_out_of_memory(budget: TokenBudget, attempt: Callable[[], Result]) -> Result | None:
+    """The attempt's result; or none, with the budget halved, when the device has run out of memory."""
+    try:
+        return attempt()
+    except (torch.OutOfMemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error) or budget.new_tokens <= MIN_TOKEN_BUDGET:
+            raise
+    # Outside the except clause: there the traceback would still hold the failed tensors.
+    budget.halve()
+    return None
+
+
+def _scored_rows(work: _Work, state: PromptState) -> Iterator[tuple[int, Floats]]:
     """(row, log-probs per token) of every reasoning under one prompt, in no particular order."""
-    state: PromptState | None = None
-    pending: Ints = np.arange(len(reasonings))
-    lengths_R = np.array([len(reasoning) for reasoning in reasonings])
-    while pending.size:
-        try:
-            if state is None:
-                state = causal.encode(prompt, longest_pair, memory.new_token_budget)
-            batch = pending[
-                packed_rows(
-                    lengths_R[pending],
-                    memory.token_budget,
-                    context_length=len(prompt),
-                    new_token_budget=memory.new_token_budget,
-                    equal_lengths=state.equal_lengths,
-                )[0]
-            ]
-            rows = [reasonings[row] for row in batch]
-            log_probs_BT = _batch_log_probs(causal, state, rows, temperature, memory)
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
-                raise
-            log_probs_BT = None
-            if memory.token_budget <= MIN_TOKEN_BUDGET:
-                raise
-        if log_probs_BT is None:
-            # Outside the except clause: there the traceback would still hold the failed tensors.
-            memory.halve()
+    batches = _micro_batches(work, state, np.arange(len(work.reasonings)))
+    while batches:
+        score = partial(_log_probs, work, state, [work.reasonings[row] for row in batches[0]])
+        log_probs = _unless_out_of_memory(work.budget, score)
+        if log_probs is None:
+            batches = _micro_batches(work, state, np.concatenate(batches))
             continue
-        for position, row in enumerate(batch):
-            yield int(row), log_probs_BT[position, : lengths_R[row]]
-        pending = np.setdiff1d(pending, batch, assume_unique=True)
+        yield from zip((int(row) for row in batches[0]), log_probs, strict=True)
+        batches = batches[1:]
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    # The CPU allocator has no error class of its own.
-    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
+def _packs(work: _Work, state: PromptState) -> bool:
+    return state.cache is not None and work.causal.cascades
 
 
-def _batch_log_probs(
-    causal: CausalModel,
-    state: PromptState,
-    rows: list[tuple[int, ...]],
-    temperature: float,
-    memory: _Memory,
-) -> Floats:
-    """Log-probs [B, T] of rows after one encoded prompt; past a row's end the numbers mean nothing."""
-    tokens_BT = torch.from_numpy(padded(rows)).to(causal.device)
-    piece = max(1, memory.new_token_budget // len(rows))
-    pieces: list[torch.Tensor] = []
+def _micro_batches(work: _Work, state: PromptState, rows: Ints) -> list[Ints]:
+    """The rows in groups that fit the budget, longest first."""
+    budget = work.budget
+    lengths_R = np.array([len(work.reasonings[row]) for row in rows])
+    if _packs(work, state):
+        # The last token of a row is only predicted, so it is never read.
+        batches = filled_rows(lengths_R - 1, budget.packed_tokens)
+    else:
+        reads_prompt = state.cache is None
+        batches = packed_rows(
+            lengths_R,
+            min(work.piece, budget.padded_tokens) if reads_prompt else budget.padded_tokens,
+            context_length=state.num_tokens,
+            new_token_budget=work.piece,
+            equal_lengths=state.equal_lengths,
+        )
+    return [rows[batch] for batch in batches]
+
+
+def _log_probs(work: _Work, state: PromptState, rows: list[TokenIds]) -> list[Floats]:
+    """Log-probs per token of each of a micro-batch's rows."""
+    if _packs(work, state) and len(rows[0]) - 1 <= work.budget.new_tokens:
+        return _packed_log_probs(work, state, rows)
+    return _padded_log_probs(work, state, rows)
+
+
+def _packed_log_probs(work: _Work, state: PromptState, rows: list[TokenIds]) -> list[Floats]:
+    causal = work.causal
+    first_R = causal.next_log_probs(state, [row[0] for row in rows], work.temperature)
+    inputs = [row[:-1] for row in rows if len(row) > 1]
+    later = np.zeros(0)
+    if inputs:
+        features_NF = causal.packed_features(state, inputs)
+        targets = [token for row in rows for token in row[1:]]
+        later = _as_numpy(_read(work, features_NF, torch.tensor(targets, device=causal.device)))
+    ends = np.cumsum([len(row) - 1 for row in rows])[:-1]
+    parts = np.split(later, ends)
+    return [np.concatenate([[first], part]) for first, part in zip(_as_numpy(first_R), parts, strict=True)]
+
+
+def _padded_log_probs(work: _Work, state: PromptState, rows: list[TokenIds]) -> list[Floats]:
+    tokens_BT = torch.from_numpy(padded(rows)).to(work.causal.device)
+    pieces = []
     start = 0
-    for logits_BTV in causal.continuation_logits(state, tokens_BT, piece):
-        end = start + logits_BTV.shape[1]
-        pieces.append(_gathered(logits_BTV, tokens_BT[:, start:end], temperature))
+    for features_BTF in work.causal.padded_features(state, tokens_BT, max(1, work.piece // len(rows))):
+        end = start + features_BTF.shape[1]
+        targets_BT = tokens_BT[:, start:end]
+        pieces.append(_read(work, features_BTF.flatten(0, 1), targets_BT.flatten()).view(targets_BT.shape))
         start = end
-    return torch.cat(pieces, dim=1).double().cpu().numpy()
+    log_probs_BT = _as_numpy(torch.cat(pieces, dim=1))
+    return [log_probs_BT[position, : len(row)] for position, row in enumerate(rows)]
 
 
-def _gathered(logits_BTV: torch.Tensor, tokens_BT: torch.Tensor, temperature: float) -> torch.Tensor:
-    """log p of each token [B, T] in float32; the float32 copy of the logits exists in small chunks only."""
-    vocabulary_size = logits_BTV.shape[-1]
-    chunk = max(1, MAX_FLOAT32_LOGITS // vocabulary_size)
-    picked = []
-    logits_NV, tokens_N = logits_BTV.reshape(-1, vocabulary_size), tokens_BT.reshape(-1, 1)
-    for start in range(0, len(tokens_N), chunk):
-        logits_CV = logits_NV[start : start + chunk].float() / temperature
-        log_probs_CV = torch.log_softmax(logits_CV, dim=-1)
-        picked.append(log_probs_CV.gather(-1, tokens_N[start : start + chunk]).squeeze(-1))
-    return torch.cat(picked).reshape(tokens_BT.shape)
+def _read(work: _Work, features_NF: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+    return work.causal.log_probs(
+        features_NF, targets_N, temperature=work.temperature, max_logits=work.max_logits
+    )
+
+
+def _as_numpy(tensor: torch.Tensor) -> Floats:
+    array: Floats = tensor.double().cpu().numpy()
+    return array
