@@ -11,7 +11,14 @@ from collapsewatch.contracts.base import WireModel
 from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Shard
 from collapsewatch.contracts.scoring import ScorerConfig
 from collapsewatch.errors import InvalidInputError
-from collapsewatch.plain import SupportsToList, described, invalid_input, plain_column, plain_value
+from collapsewatch.plain import (
+    SupportsToList,
+    described,
+    group_name,
+    invalid_input,
+    plain_column,
+    plain_value,
+)
 
 Scorer = Literal["policy", "reference", "lexical"] | ScorerConfig | Mapping[str, Any]
 """What says who scores."""
@@ -52,6 +59,9 @@ def scorer_config(scorer: Scorer, **options: object) -> ScorerConfig:
     given.update((name, value) for name, value in options.items() if value is not None)
     if isinstance(given.get("checkpoint"), os.PathLike):
         given["checkpoint"] = os.fspath(given["checkpoint"])
+    if given.get("probe_group_ids") is not None:
+        probes = plain_column("probe_group_ids", given["probe_group_ids"])
+        given["probe_group_ids"] = [group_name(group) for group in probes]
     return validated(ScorerConfig, **given)
 
 

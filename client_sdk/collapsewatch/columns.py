@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any, cast
 
 from collapsewatch.errors import InvalidInputError
-from collapsewatch.plain import described, plain_column
+from collapsewatch.plain import described, group_name, plain_column
 
 _TURN_FIELDS = {
     "prompts": "prompt",
@@ -38,7 +38,7 @@ def plain_columns(columns: Mapping[str, object]) -> dict[str, list[Any]]:
         raise InvalidInputError(f"columns differ in length: {told}", kind="column lengths")
     if "group_ids" not in given:
         given["group_ids"] = _prompt_groups(given)
-    given["group_ids"] = [_group_name(group) for group in given["group_ids"]]
+    given["group_ids"] = [group_name(group) for group in given["group_ids"]]
     return given
 
 
@@ -55,11 +55,6 @@ def _rows(columns: Mapping[str, list[Any]], fields: Mapping[str, str]) -> list[d
     rows = zip(*(columns[name] for name in names), strict=True)
     # Loops of the interpreter's own: a step of Python for each row takes twice as long.
     return list(map(dict, map(zip, repeat(keys), rows)))
-
-
-def _group_name(group: object) -> object:
-    """Numbers as text; anything else is left for the batch's validation to judge."""
-    return str(group) if isinstance(group, int) else group
 
 
 def _prompt_groups(columns: Mapping[str, list[Any]]) -> list[str]:

@@ -48,6 +48,11 @@ def plain_column(name: str, column: object) -> list[Any]:
     return [plain_value(item) for item in column]
 
 
+def group_name(group: object) -> object:
+    """A group's id: numbers as text; anything else is left for the validation to judge."""
+    return str(group) if isinstance(group, int) else group
+
+
 def plain_step(step: object) -> int:
     """The step as an int; whole floats and 0-d arrays are welcome.
 

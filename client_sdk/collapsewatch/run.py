@@ -277,7 +277,10 @@ class Run:
                 `"reference"` (a fixed model), `"lexical"` (no model), or a `ScorerConfig`.
             checkpoint: Hugging Face folder on the worker's host; for `policy` it may hold `{policy_version}`
                 and `{step}`.
-            options: further fields of `ScorerConfig`.
+            options: further fields of `ScorerConfig`. Three of them score only a part, which the run's page
+                then says: `num_samples` caps the scored reasonings per step, drawn with `seed`;
+                `every_steps` takes the steps that it divides; `probe_group_ids` takes these groups alone.
+                A change of them begins a new baseline.
         """
         if not self._is_sending("updates"):
             return

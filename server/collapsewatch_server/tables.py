@@ -278,6 +278,8 @@ class EvaluationRow(Base):
     superseded: Mapped[bool] = mapped_column(default=False)
     """Whether a later attempt replayed its step."""
     scorer: Mapped[Json]
+    sampling: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    """What part of the scope was scored, also within `result`, which is too large to read for this alone."""
     result: Mapped[Json]
     fold_state: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
     fold_output: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))

@@ -30,6 +30,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+SAMPLED = "32 of 128 reasonings, seed 3 · every 2nd step · probe set of 6 prompts"
 HOSTILE = "<img src=x onerror='window.owned=1'><script>window.owned=1</script>"
 
 
@@ -109,6 +110,20 @@ def collapsed_run(service: Service) -> str:
         for step, rollouts in steps.items():
             log_step(run, step, rollouts)
     service.wait_until_scored(run.id, len(steps))
+    return run.id
+
+
+@pytest.fixture(scope="module")
+def sampled_run(service: Service) -> str:
+    """Of every second step a part is scored; the last one is left out."""
+    steps = recorded_steps()
+    probes = [f"g{number}" for number in range(6)]
+    with collapsewatch.init("recorded", "sampled", url=service.url, api_key=service.local_key()) as run:
+        run.set_scorer("lexical", num_samples=32, seed=3, every_steps=2, probe_group_ids=probes)
+        for step in range(4):
+            # The recording names its groups by step; the groups of a probe set keep their names.
+            log_step(run, step, [{**one, "group": f"g{one['group'][-1]}"} for one in steps[step]])
+    service.wait_until_scored(run.id, 4)
     return run.id
 
 
@@ -205,6 +220,31 @@ def test_pages_fit_their_screen_in_both_themes(
         overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert overflow <= 0
         page.screenshot(path=SHOTS / f"{name}-{theme}-{width}.png", full_page=True)
+    context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_part_was_scored_stands_beside_the_scorer(
+    browser: Browser, service: Service, sampled_run: str, theme: Any, width: int
+) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, base_url=service.url
+    )
+    page = context.new_page()
+    page.goto(f"/#/runs/{sampled_run}")
+    told = page.get_by_test_id("scorer").get_by_test_id("sampling")
+    expect(told).to_have_text(SAMPLED)
+    expect(told).to_be_in_viewport()
+    expect(page.get_by_test_id("run-step")).to_contain_text("step 3")
+    expect(page.get_by_role("heading", name="Newest scored batch: step 2")).to_be_visible()
+    expect(page.get_by_test_id("run-queue")).to_be_empty()
+    box = told.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    page.screenshot(path=SHOTS / f"sampled-{theme}-{width}.png")
     context.close()
 
 

@@ -83,6 +83,17 @@ test("the scoring is silent when it keeps up, and says how far it is when it doe
   assert.equal(queueWords({ ...run, regime: null }), "2 batches being scored");
 });
 
+test("steps that are left out by choice do not make the scoring look late", () => {
+  const run = { jobs: jobs({ queued: 1 }), last_step: 9, regime: { step: 5, scope: "first_turn" } };
+  const every = (steps, more) => ({ samplings: { first_turn: { every_steps: steps, ...more } } });
+  assert.equal(queueWords({ ...run, ...every(5) }), "1 batch being scored");
+  assert.equal(queueWords({ ...run, ...every(2) }), "1 batch being scored, scored up to step 5");
+  assert.equal(queueWords({ ...run, ...every(1) }), "1 batch being scored, scored up to step 5");
+  assert.equal(queueWords({ ...run, ...every(5), last_step: 10 }), "1 batch being scored, scored up to step 5");
+  // When the next probe prompts come, only the trainer knows.
+  assert.equal(queueWords({ ...run, ...every(1, { is_probe: true }) }), "1 batch being scored");
+});
+
 test("batches that were put off are not counted as being scored", () => {
   const run = { jobs: jobs({ queued: 60, leased: 1 }), num_deferred: 60, last_step: 9, regime: null };
   assert.equal(queueWords(run), "1 batch being scored");

@@ -15,8 +15,10 @@ import {
   formatValue,
   humanise,
   isNumber,
+  ordinal,
   plotlyText,
   plural,
+  samplingWords,
   scorerWords,
   shortName,
   truncate,
@@ -163,4 +165,32 @@ test("a pattern of checkpoints is told in words", () => {
   assert.equal(words("policy matrix from the trainer"), "policy matrix from the trainer");
   assert.equal(words("reference model_a", "reference"), "reference model_a");
   assert.equal(words("lexical group_centroid", "lexical"), "lexical group centroid");
+});
+
+test("places are counted as people count them", () => {
+  const wanted = { 1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 20: "20th" };
+  Object.assign(wanted, { 21: "21st", 22: "22nd", 103: "103rd", 111: "111th", 1012: "1,012th" });
+  for (const [number, text] of Object.entries(wanted)) assert.equal(ordinal(Number(number)), text);
+});
+
+test("what part was scored is one sentence, also when it is everything", () => {
+  const words = (rule) => samplingWords({ num_rows: 64, num_rows_available: 512, seed: 0, ...rule });
+  const probe = { is_probe: true, num_probe_groups: 16, num_probe_groups_present: 16 };
+  assert.equal(
+    words({ num_samples: 64, every_steps: 5, ...probe }),
+    "64 of 512 reasonings, seed 0 · every 5th step · probe set of 16 prompts",
+  );
+  assert.equal(words({ num_rows: 512 }), "all 512 reasonings");
+  assert.equal(words({ num_rows: 512, every_steps: 2 }), "all 512 reasonings · every 2nd step");
+  // A cap that nothing reached says that it is there.
+  assert.equal(words({ num_rows: 512, num_samples: 1000 }), "all 512 reasonings, at most 1,000");
+  assert.equal(words({ num_samples: 64, seed: 7 }), "64 of 512 reasonings, seed 7");
+  // Without a cap no seed has decided anything.
+  assert.equal(words(probe), "64 of 512 reasonings · probe set of 16 prompts");
+  assert.equal(
+    words({ ...probe, num_probe_groups_present: 12 }),
+    "64 of 512 reasonings · probe set of 16 prompts, 12 of them in the batch",
+  );
+  assert.equal(words({ by_trainer: true }), "64 of 512 reasonings, chosen by the trainer");
+  assert.equal(words({ by_trainer: true, num_rows: 512 }), "all 512 reasonings");
 });

@@ -309,25 +309,6 @@ def test_a_keyboard_interrupt_passes_and_fails_the_run(recorder: Recorder) -> No
     assert recorder.updates()[-1].state == "failed"
 
 
-def test_the_scorer_is_told_at_the_start_and_changed_later(recorder: Recorder, tmp_path: Path) -> None:
-    run = collapsewatch.init(url=recorder.url, scorer={"kind": "reference", "checkpoint": tmp_path})
-    run.set_scorer("policy", checkpoint=tmp_path / "{policy_version}", scopes=["first_turn", "trajectory"])
-    run.set_scorer(collapsewatch.ScorerConfig(num_samples=64), seed=3)
-    run.set_scorer("oracle")  # type: ignore[arg-type]
-    run.set_scorer("reference")
-    run.finish()
-    start = RunStart.model_validate(recorder.seen[0].body)
-    assert start.scorer is not None
-    assert (start.scorer.kind, start.scorer.checkpoint) == ("reference", str(tmp_path))
-    first, second, _ = recorder.updates()
-    assert first.scorer is not None
-    assert second.scorer is not None
-    assert first.scorer.checkpoint == str(tmp_path / "{policy_version}")
-    assert first.scorer.scopes == ["first_turn", "trajectory"]
-    assert (second.scorer.kind, second.scorer.num_samples, second.scorer.seed) == ("lexical", 64, 3)
-    assert run.dropped == {"updates_invalid": 2}
-
-
 @dataclass
 class Hyper:
     lr: float

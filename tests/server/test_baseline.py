@@ -1,10 +1,11 @@
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from collapsewatch.contracts.scoring import MetricValue, PromptRetrieval, ScopeEvaluation
+from collapsewatch.contracts.scoring import MetricValue, PromptRetrieval, Sampling, ScopeEvaluation
 from collapsewatch_server.folds.baseline import (
     BaselineStanding,
     BaselineState,
@@ -24,6 +25,7 @@ def _evaluation(
     template: str = "<think>",
     temperature: float | None = 1.0,
     entropy: float | None = 0.6,
+    sampling: Sampling | None = None,
 ) -> Evaluation:
     chance = 1.0 / num_prompts
     spread = np.linspace(-0.05, 0.05, num_prompts)
@@ -42,8 +44,13 @@ def _evaluation(
         ],
         template=template,
         temperature=temperature,
+        sampling=sampling,
     )
     return Evaluation(step, scorer, scope, {"reward": MetricValue(value=0.5)})
+
+
+def told(**rule: Any) -> Sampling:
+    return Sampling(num_rows_available=512, num_rows=64, **rule)
 
 
 def _after(evaluations: list[Evaluation]) -> tuple[BaselineState, list[BaselineStanding]]:
@@ -88,6 +95,14 @@ def test_summary_holds_what_the_page_shows() -> None:
         ({"temperature": None}, "temperature changed from 1.0 to None"),
         ({"num_prompts": 32}, "number of prompts changed from about 16 to 32"),
         ({"num_prompts": 11}, "number of prompts changed from about 16 to 11"),
+        (
+            {"sampling": told(num_samples=64, seed=3, every_steps=5)},
+            "from 'all reasonings of every step' to 'at most 64 reasonings, seed 3; every 5 steps'",
+        ),
+        (
+            {"sampling": told(is_probe=True, num_probe_groups=16, probe_key="ab")},
+            "probe set of 16 prompts (ab)",
+        ),
     ],
 )
 def test_changed_setup_begins_a_new_baseline(changed: dict[str, object], said: str) -> None:
@@ -106,6 +121,43 @@ def test_changed_setup_begins_a_new_baseline(changed: dict[str, object], said: s
     assert standing.unmet is None
     assert state.window.skill == pytest.approx(0.5)
     assert state.window.first_step == 13
+
+
+PROBED = {
+    "num_samples": 64,
+    "seed": 1,
+    "every_steps": 5,
+    "is_probe": True,
+    "num_probe_groups": 4,
+    "probe_key": "a",
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"num_samples": 32}, {"seed": 2}, {"every_steps": 4}, {"probe_key": "b"}, {"num_samples": None}],
+)
+def test_every_part_of_the_sampling_rule_counts(changed: dict[str, Any]) -> None:
+    evaluations = [_evaluation(step, sampling=told(**PROBED)) for step in range(0, 60, 5)]
+    state, standings = _after(evaluations)
+    assert standings[-1] == BaselineStanding(None)
+    state, standing = fold_baseline(state, _evaluation(60, sampling=told(**{**PROBED, **changed})))
+    assert standing.set_aside
+    assert "sampling changed" in (standing.unmet or "")
+
+
+def test_what_wobbles_by_itself_is_no_change_of_sampling() -> None:
+    state, _ = _after([_evaluation(step, sampling=told(**PROBED)) for step in range(12)])
+    fewer = told(**PROBED, num_probe_groups_present=3).model_copy(
+        update={"num_rows": 48, "num_rows_available": 300}
+    )
+    _, standing = fold_baseline(state, _evaluation(12, sampling=fewer))
+    assert standing == BaselineStanding(None)
+    # Neither is a worker that begins to say that it scored everything, nor a matrix of the trainer.
+    state, _ = _after([_evaluation(step) for step in range(12)])
+    for step, sampling in ((12, told()), (13, told(by_trainer=True)), (14, None)):
+        state, standing = fold_baseline(state, _evaluation(step, sampling=sampling))
+        assert standing == BaselineStanding(None)
 
 
 def test_one_odd_batch_does_not_throw_the_baseline_away() -> None:
@@ -134,8 +186,8 @@ def test_prompt_count_is_compared_with_the_baselines_mean() -> None:
 
 
 def test_slow_temperature_schedule_keeps_the_baseline_for_a_while() -> None:
-    assert Setup("a", "", 1.0, 8).change(Setup("a", "", 0.985, 8)) is None
-    assert Setup("a", "", 1.0, 8).change(Setup("a", "", 0.97, 8)) is not None
+    assert Setup("a", "", 1.0, 8, "").change(Setup("a", "", 0.985, 8, "")) is None
+    assert Setup("a", "", 1.0, 8, "").change(Setup("a", "", 0.97, 8, "")) is not None
 
 
 def test_task_without_retrieval_is_not_diagnosable_until_it_becomes_so() -> None:

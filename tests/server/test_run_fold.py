@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsewatch.contracts.scoring import MetricValue, PromptRetrieval, ScopeEvaluation
+from collapsewatch.contracts.scoring import MetricValue, PromptRetrieval, Sampling, ScopeEvaluation
 from collapsewatch_server.folds.run_fold import Evaluation, FoldOutput, FoldState, fold, initial_state
 
 RECORDED: dict[str, dict[str, list[Any]]] = json.loads(
@@ -29,6 +29,7 @@ def _evaluation(
     temperature: float | None = 1.0,
     extra: dict[str, float] | None = None,
     ragen: dict[str, float] | None = None,
+    sampling: Sampling | None = None,
 ) -> Evaluation:
     """An evaluation of prompts with these accuracies; its interval is a real bootstrap over them."""
     chance = 1.0 / len(accuracies)
@@ -52,6 +53,7 @@ def _evaluation(
             for i, accuracy in enumerate(accuracies)
         ],
         temperature=temperature,
+        sampling=sampling,
     )
     batch = {
         "valid_reasoning_rate": MetricValue(value=valid_rate),

@@ -1,5 +1,6 @@
 """A small server that speaks the worker API, and a workplace for real worker processes."""
 
+import contextlib
 import json
 import os
 import socket
@@ -138,7 +139,7 @@ class Workplace:
         os.mkfifo(path)
         return job, path
 
-    def start(self, url: str, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, url: str, *, device: str = "cpu", **environment: str) -> subprocess.Popen[bytes]:
         variables = {
             name: value for name, value in os.environ.items() if not name.startswith("COLLAPSEWATCH_")
         }
@@ -152,7 +153,7 @@ class Workplace:
         }
         with (self.folder / "worker.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "collapsewatch_worker", "--server", url, "--device", "cpu"],
+                [sys.executable, "-m", "collapsewatch_worker", "--server", url, "--device", device],
                 env=variables,
                 stdout=log,
                 stderr=log,
@@ -184,7 +185,12 @@ def small_batch(step: int) -> RolloutBatch:
 
 
 def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Processes that any thread of this one has started."""
+    children: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            children += map(int, (thread / "children").read_text().split())
+    return children
 
 
 def is_gone(pid: int) -> bool:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr, ValidationError
+from typer.testing import CliRunner
 
+from collapsewatch_worker.main import app
 from collapsewatch_worker.settings import ScoringSettings, WorkerSettings
 
 
@@ -57,6 +59,14 @@ def test_empty_variables_count_as_unset(monkeypatch: pytest.MonkeyPatch) -> None
         ("SERVER_URL", "127.0.0.1:7788"),
         ("CLAIM_WAIT_SECONDS", "0"),
         ("NUM_TORCH_THREADS", "0"),
+        ("DEVICE", "cuda:0,tpu"),
+        ("TOKEN_BUDGET", "8"),
+        ("MODEL_MEMORY", "much"),
+        ("MODEL_MEMORY", "24 apples"),
+        ("DEVICE_MAP", "balanced"),
+        ("ENGINE", "llama.cpp"),
+        ("ENGINE", "vllm"),
+        ("ENGINE_URL", "http://127.0.0.1:8000"),
         ("LOG_LEVEL", "loud"),
     ],
 )
@@ -86,3 +96,66 @@ def test_the_scoring_process_learns_no_secret() -> None:
     assert "secret" not in sent
     assert "password" not in sent
     assert ScoringSettings.model_validate_json(sent) == settings.for_scoring("worker-1")
+
+
+def test_memory_and_devices_are_read_as_people_write_them() -> None:
+    for size in ("auto", "24GiB", "1.5 TiB", "60%", "1000"):
+        assert WorkerSettings(model_memory=size).for_scoring("w").model_memory == size
+    assert WorkerSettings(device="cuda:0,cuda:1").device == "cuda:0,cuda:1"
+
+
+def test_one_model_on_all_gpus_leaves_no_device_to_choose() -> None:
+    assert WorkerSettings(device="cuda", device_map="auto").for_scoring("w").device_map == "auto"
+    with pytest.raises(ValidationError, match="takes all GPUs"):
+        WorkerSettings(device="cuda:1", device_map="auto")
+
+
+def test_an_engine_is_named_together_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLLAPSEWATCH_ENGINE_URL", "")
+    assert WorkerSettings().engine_url is None
+    with pytest.raises(ValidationError, match="needs its address"):
+        WorkerSettings(engine="sglang")
+    with pytest.raises(ValidationError, match="set `engine` as well"):
+        WorkerSettings(engine_url="http://engine:8000")
+
+
+def test_the_engines_key_reaches_the_scoring_process_and_no_log() -> None:
+    settings = WorkerSettings(
+        engine="vllm", engine_url="http://engine:8000/", engine_key=SecretStr("key-of-the-engine")
+    )
+    scoring = settings.for_scoring("worker-1")
+    received = ScoringSettings.model_validate_json(scoring.model_dump_json())
+    assert received.engine_key is not None
+    assert received.engine_key.get_secret_value() == "key-of-the-engine"
+    assert received.engine_url == "http://engine:8000"
+    assert "key-of-the-engine" not in repr(received) + repr(settings)
+
+
+def test_a_fault_of_several_settings_is_told_without_the_keys() -> None:
+    variables = {
+        "COLLAPSEWATCH_ENGINE": "vllm",
+        "COLLAPSEWATCH_ENGINE_KEY": "key-of-the-engine",
+        "COLLAPSEWATCH_WORKER_KEY": "key-of-the-worker",
+    }
+    told = CliRunner().invoke(app, [], env=variables)
+    assert told.exit_code == 2
+    assert "needs its address" in told.output
+    assert "key-of-the" not in told.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "place"),
+    [
+        ("--device", "tpu", "device"),
+        ("--dtype", "int8", "dtype"),
+        ("--model-memory", "much", "model_memory"),
+        ("--device-map", "balanced", "device_map"),
+        ("--token-budget", "8", "token_budget"),
+        ("--engine", "llama.cpp", "engine"),
+        ("--engine-url", "engine:8000", "engine_url"),
+    ],
+)
+def test_every_option_of_the_worker_reaches_its_setting(option: str, value: str, place: str) -> None:
+    told = CliRunner().invoke(app, [option, value], env={"COLUMNS": "200"})
+    assert told.exit_code == 2
+    assert f"{place}: " in told.output

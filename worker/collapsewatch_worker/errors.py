@@ -30,3 +30,13 @@ class CheckpointNotUsable(JobError, ValueError):
     """The checkpoint is whole but cannot be loaded safely: no safetensors, or code of its own."""
 
     retry = False
+
+
+class EngineUnavailable(JobError, ConnectionError):
+    """The engine that holds the model gave no good answer in time; it may in a moment."""
+
+
+class EngineNotUsable(JobError, ValueError):
+    """The engine refuses this worker, or its answers are not log-probabilities of what was asked."""
+
+    retry = False

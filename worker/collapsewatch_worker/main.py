@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import uuid
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -14,6 +15,7 @@ import typer
 from pydantic import SecretStr, ValidationError
 
 from collapsewatch_worker.logs import configure_logging
+from collapsewatch_worker.loop.devices import run_each, scoring_devices
 from collapsewatch_worker.loop.feed import RedisFeed
 from collapsewatch_worker.loop.heartbeat import Heart
 from collapsewatch_worker.loop.parent import Parent
@@ -29,7 +31,10 @@ app = typer.Typer(name="worker", add_completion=False)
 
 @app.command()
 def worker_command(
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:<number>.")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="auto, cpu, cuda (a process on every GPU), cuda:<number>, or several with commas."),
+    ] = None,
     server: Annotated[str | None, typer.Option(help="Address of the server.")] = None,
     redis_url: Annotated[str | None, typer.Option(help="Redis that suggests the next job.")] = None,
     blob_url: Annotated[
@@ -38,14 +43,27 @@ def worker_command(
     checkpoint_root: Annotated[
         list[Path] | None, typer.Option(help="Folder from which checkpoints may be loaded; may be repeated.")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="auto, float32 or bfloat16.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="auto, float32, bfloat16 or float16.")] = None,
+    model_memory: Annotated[
+        str | None, typer.Option(help="Most memory for models: auto, 24GiB or 60%.")
+    ] = None,
+    device_map: Annotated[
+        str | None, typer.Option(help="auto: one model on all GPUs, for models larger than one.")
+    ] = None,
+    token_budget: Annotated[
+        int | None, typer.Option(help="Most tokens in one forward pass; found by itself by default.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Who computes log-probabilities: transformers, sglang or vllm.")
+    ] = None,
+    engine_url: Annotated[str | None, typer.Option(help="Address of the sglang or vllm server.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of this worker; unique by default.")] = None,
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
 ) -> None:
-    """Score batches for a server, on this machine's CPU or one of its GPUs.
+    """Score batches for a server, on this machine's CPU or its GPUs.
 
-    What is not given comes from COLLAPSEWATCH_… variables. The worker key is read from
-    COLLAPSEWATCH_WORKER_KEY only: a command line can be seen by every user of the machine.
+    What is not given comes from COLLAPSEWATCH_… variables. Keys are read from COLLAPSEWATCH_WORKER_KEY and
+    COLLAPSEWATCH_ENGINE_KEY only: a command line can be seen by every user of the machine.
     """
     try:
         settings = WorkerSettings().changed(
@@ -55,6 +73,11 @@ def worker_command(
             blob_url=blob_url,
             checkpoint_roots=tuple(checkpoint_root) if checkpoint_root else None,
             dtype=dtype,
+            model_memory=model_memory,
+            device_map=device_map,
+            token_budget=token_budget,
+            engine=engine,
+            engine_url=engine_url,
             log_level=log_level.upper() if log_level else None,
         )
     except ValidationError as error:
@@ -62,7 +85,22 @@ def worker_command(
     configure_logging(settings.log_level)
     stop = threading.Event()
     _stop_on_signals(stop)
-    run_worker(settings, name or unique_name(), stop)
+    run_workers(settings, name or unique_name(), stop)
+
+
+def run_workers(settings: WorkerSettings, name: str, stop: threading.Event) -> None:
+    """Scores jobs on every device that was asked for until `stop` is set, each as a worker of its own."""
+    # An engine elsewhere needs no GPU here.
+    alone = settings.device_map is not None or settings.engine != "transformers"
+    devices = scoring_devices(settings.device, spread=alone)
+    if len(devices) == 1:
+        run_worker(settings.changed(device=devices[0]), name, stop)
+        return
+    workers = [
+        partial(run_worker, settings.changed(device=device), f"{name}-{number}", stop)
+        for number, device in enumerate(devices)
+    ]
+    run_each(workers, stop)
 
 
 def run_worker(settings: WorkerSettings, worker: str, stop: threading.Event) -> None:
@@ -120,6 +158,9 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 def _told(error: ValidationError) -> str:
     first = error.errors()[0]
+    if not first["loc"]:
+        # About several settings at once: the input is all of them, the keys too.
+        return first["msg"]
     place = ".".join(str(part) for part in first["loc"])
     return f"{place}: {first['msg']}, got {first['input']!r}"
 

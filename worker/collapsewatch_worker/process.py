@@ -16,7 +16,14 @@ from collapsewatch_worker.batches.scopes import Column, scope_names
 from collapsewatch_worker.batches.template_evidence import template_evidence
 from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.metrics.evaluation import PromptResult, evaluate_matrix
-from collapsewatch_worker.scorers import LoadModel, Scored, choose_scorers, score_scope
+from collapsewatch_worker.scorers import (
+    LoadModel,
+    LoadTokenizer,
+    Scored,
+    choose_scorers,
+    no_tokenizer,
+    score_scope,
+)
 
 _MAX_PREVIEW_CHARS = 400
 _CONTEXT_CHARS = 40
@@ -28,6 +35,7 @@ def process(
     *,
     worker: str,
     load_model: LoadModel,
+    load_tokenizer: LoadTokenizer = no_tokenizer,
     clock: Callable[[], float] = time.perf_counter,
 ) -> ScoringResult:
     """Everything that is measured on one batch.
@@ -37,6 +45,8 @@ def process(
     Args:
         job: says who scores, on what and how much of it.
         load_model: the model of a checkpoint folder; called only when the scorer needs one.
+        load_tokenizer: its tokenizer alone; called when the scorer leaves the batch out by choice, and the
+            batch cannot be cut or counted without.
         clock: seconds, for the result's `seconds`.
 
     Raises:
@@ -44,9 +54,9 @@ def process(
         JobError: the checkpoint cannot be used, now or ever; see `errors`.
     """
     started = clock()
-    scorers = choose_scorers(job, batch, load_model)
+    scorers = choose_scorers(job, batch, load_model, load_tokenizer)
     partitioned = _partitioned(batch, scorers.tokenizer)
-    whole = batch_metrics(batch, partitioned, seed=job.scorer.seed)
+    whole = batch_metrics(batch, partitioned, seed=job.scorer.seed, is_left_out=scorers.is_unloaded)
     template = template_evidence(partitioned, job.scorer, step=batch.step)
     absent = whole.absent | template.absent
     evaluations: list[ScopeEvaluation] = []
@@ -112,6 +122,7 @@ def _evaluation(scored: Scored, batch: RolloutBatch, *, seed: int) -> ScopeEvalu
         prompts=_prompts(table.columns, found.prompts),
         template=template_signature(batch.reasoning_tags),
         temperature=batch.temperature,
+        sampling=scored.sampling,
     )
 
 

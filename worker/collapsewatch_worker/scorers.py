@@ -13,9 +13,15 @@ import numpy as np
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
 from collapsewatch.contracts.rollouts import RolloutBatch
-from collapsewatch.contracts.scoring import Job, LexicalMethod, ScorerKind, ScorerLabel
-from collapsewatch_worker.batches.partition import PartitionedBatch, PartitionedTurn, Tokenizer
-from collapsewatch_worker.batches.scopes import ScopeTable, scope_table, with_rows
+from collapsewatch.contracts.scoring import Job, LexicalMethod, Sampling, ScorerKind, ScorerLabel
+from collapsewatch_worker.batches.partition import (
+    PartitionedBatch,
+    PartitionedTurn,
+    Tokenizer,
+    wants_tokenizer,
+)
+from collapsewatch_worker.batches.sampling import told_sampling, trainers_sampling, why_left_out
+from collapsewatch_worker.batches.scopes import ScopeTable, scope_table, scope_turns, with_rows
 from collapsewatch_worker.batches.trainer_matrix import trainer_table
 from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.metrics.arrays import Floats, Ints
@@ -39,6 +45,8 @@ class ScoringModel(Protocol):
 
 LoadModel = Callable[[str], ScoringModel]
 """The model of a checkpoint folder; raises the checkpoint errors of `errors`."""
+LoadTokenizer = Callable[[str], Tokenizer | None]
+"""The tokenizer of a checkpoint folder without its model; None when it cannot be had."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class Scored:
     scores_RP: Floats
     token_counts_R: Ints
     in_nats: bool
+    sampling: Sampling
 
 
 @dataclass(frozen=True)
@@ -60,11 +69,17 @@ class Scorers:
     sent_matrix: bool
     """The trainer's own matrix serves `first_turn`."""
     model: ScoringModel | None
+    left_out: str | None = None
+    """Why this batch is not scored, by choice; a matrix that the trainer sent is used all the same."""
+    is_unloaded: bool = False
+    """There is a model, but it was not loaded, because nothing of this batch is scored by it."""
+    spare_tokenizer: Tokenizer | None = None
+    """Of a model that was not loaded."""
 
     @property
     def tokenizer(self) -> Tokenizer | None:
         """Of the model, for batches without token ids."""
-        return self.model.tokenizer if self.model is not None else None
+        return self.model.tokenizer if self.model is not None else self.spare_tokenizer
 
     def wire_label(self, partitioned: PartitionedBatch) -> ScorerLabel:
         """What is shown beside every number of this batch."""
@@ -76,19 +91,26 @@ class Scorers:
         )
 
 
-def choose_scorers(job: Job, batch: RolloutBatch, load_model: LoadModel) -> Scorers:
+def no_tokenizer(checkpoint: str) -> None:
+    """For whoever has none to give."""
+
+
+def choose_scorers(
+    job: Job, batch: RolloutBatch, load_model: LoadModel, load_tokenizer: LoadTokenizer = no_tokenizer
+) -> Scorers:
     """Who scores this batch.
 
     A matrix that the trainer sent counts whatever the run's scorer is, unless a reference model was asked
-    for by name: it is the policy's own. A checkpoint then serves the other scopes only.
+    for by name: it is the policy's own. A checkpoint then serves the other scopes only. For a batch that the
+    scorer leaves out by choice no model is loaded, at most its tokenizer.
 
     Raises:
         BatchNotScorable: the checkpoint's pattern asks for a policy version that the batch does not name.
     """
-    config = job.scorer
+    config, left_out = job.scorer, why_left_out(job.scorer, batch)
     sent = batch.cross_log_probs is not None and config.kind is not ScorerKind.reference
     if config.kind is ScorerKind.lexical and not sent:
-        return Scorers(config.kind, f"lexical {config.lexical_method.value}", False, None)
+        return Scorers(config.kind, f"lexical {config.lexical_method.value}", False, None, left_out)
     kind = ScorerKind.policy if sent else config.kind
     # A matrix must not be mixed with another model's scores under one label.
     checkpoint = config.checkpoint if config.kind is kind else None
@@ -96,9 +118,22 @@ def choose_scorers(job: Job, batch: RolloutBatch, load_model: LoadModel) -> Scor
     labels = ["policy matrix from the trainer"] if sent else []
     if needed and checkpoint is not None:
         labels.append(f"{kind.value} {_pattern_name(kind, checkpoint)}")
-        model = load_model(filled_pattern(checkpoint, batch))
-        return Scorers(kind, ", other scopes by ".join(labels), sent, model)
-    return Scorers(kind, labels[0] if labels else "policy", sent, None)
+        label = ", other scopes by ".join(labels)
+        if left_out is not None:
+            tokenizer = _spare_tokenizer(checkpoint, batch, load_tokenizer)
+            return Scorers(kind, label, sent, None, left_out, True, tokenizer)
+        return Scorers(kind, label, sent, load_model(filled_pattern(checkpoint, batch)))
+    return Scorers(kind, labels[0] if labels else "policy", sent, None, left_out)
+
+
+def _spare_tokenizer(checkpoint: str, batch: RolloutBatch, load_tokenizer: LoadTokenizer) -> Tokenizer | None:
+    if not wants_tokenizer(batch):
+        return None
+    try:
+        return load_tokenizer(filled_pattern(checkpoint, batch))
+    except BatchNotScorable:
+        # Nothing is to be scored, so a batch that does not name its policy is not at fault.
+        return None
 
 
 def filled_pattern(pattern: str, batch: RolloutBatch) -> str:
@@ -130,31 +165,46 @@ def score_scope(
 ) -> Scored | str:
     """The scope's table with its scores, or why there is none."""
     if scope == FIRST_TURN_SCOPE and scorers.sent_matrix and batch.cross_log_probs is not None:
-        return Scored(*trainer_table(batch, batch.cross_log_probs, partitioned.turns), in_nats=True)
+        table, scores_RP, counts_R = trainer_table(batch, batch.cross_log_probs, partitioned.turns)
+        sampling = trainers_sampling(table.rows, scope_turns(scope, partitioned.turns))
+        return Scored(table, scores_RP, counts_R, True, sampling)
+    if scorers.left_out is not None:
+        return scorers.left_out
     if scorers.model is None and scorers.kind is not ScorerKind.lexical:
         if scorers.sent_matrix:
             return "the trainer's matrix covers the first turns only"
         return "the trainer sent no matrix for this batch, and the run's scorer names no checkpoint"
     config = job.scorer
     table = scope_table(
-        scope, partitioned.turns, num_samples=config.num_samples, seed=config.seed, step=batch.step
+        scope,
+        partitioned.turns,
+        num_samples=config.num_samples,
+        seed=config.seed,
+        step=batch.step,
+        probe_group_ids=config.probe_group_ids,
     )
-    if not table.rows:
+    available = scope_turns(scope, partitioned.turns)
+    if not available:
         return "no turn has a closed reasoning that is not empty"
+    if not table.rows:
+        return "no turn of the probe set has a closed reasoning that is not empty"
+    sampling = told_sampling(config, available, len(table.rows))
     if scorers.model is None:
-        return _scored_by_words(table, config.lexical_method)
-    return _scored_by_model(table, scorers.model, batch.temperature or 1.0)
+        return _scored_by_words(table, config.lexical_method, sampling)
+    return _scored_by_model(table, scorers.model, batch.temperature or 1.0, sampling)
 
 
-def _scored_by_model(table: ScopeTable, model: ScoringModel, temperature: float) -> Scored:
+def _scored_by_model(
+    table: ScopeTable, model: ScoringModel, temperature: float, sampling: Sampling
+) -> Scored:
     prompts = [_known(column.token_ids, "prompt") for column in table.columns]
     reasonings = [_known(row.reasoning_token_ids, "reasoning") for row in table.rows]
     scores_RP = model.cross_log_probs(prompts, reasonings, temperature=temperature)
     counts_R = np.array([len(reasoning) for reasoning in reasonings], dtype=np.int64)
-    return Scored(table, scores_RP, counts_R, in_nats=True)
+    return Scored(table, scores_RP, counts_R, True, sampling)
 
 
-def _scored_by_words(table: ScopeTable, method: LexicalMethod) -> Scored | str:
+def _scored_by_words(table: ScopeTable, method: LexicalMethod, sampling: Sampling) -> Scored | str:
     examples = [column.example for column in table.columns if column.example is not None]
     reasonings, prompts = lexical_texts([*table.rows, *examples])
     num_rows = len(table.rows)
@@ -165,7 +215,7 @@ def _scored_by_words(table: ScopeTable, method: LexicalMethod) -> Scored | str:
     if not comparable_R.all():
         table, scores_RP = with_rows(table, scores_RP, comparable_R)
     counts_R = np.array([_length(row) for row in table.rows], dtype=np.int64)
-    return Scored(table, scores_RP, counts_R, in_nats=False)
+    return Scored(table, scores_RP, counts_R, False, sampling)
 
 
 def _length(row: PartitionedTurn) -> int:

@@ -3,6 +3,7 @@
 Legend: R scored reasoning traces (rows), N distinct prompts (columns).
 """
 
+from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -42,14 +43,25 @@ class ScorerConfig(WireModel):
         default_factory=lambda: ["first_turn"], min_length=1, max_length=3
     )
     """`turns` stands for one scope `turn/<t>` per turn index."""
-    num_samples: Annotated[int, Field(ge=8)] | None = None
+    num_samples: Annotated[int, Field(ge=8, le=2**53)] | None = None
     """Cap on the scored rows per scope, drawn with `seed`; all of them when absent."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    every_steps: Annotated[int, Field(ge=1, le=2**53)] = 1
+    """Steps that it divides are scored; of the others only what needs no scores is measured."""
+    probe_group_ids: Annotated[list[Name], Field(min_length=2, max_length=512)] | None = None
+    """A fixed probe set: these groups alone are scored, under their own prompts; all groups when absent."""
 
     @model_validator(mode="after")
     def _names_its_model(self) -> Self:
         if self.kind is ScorerKind.reference and self.checkpoint is None:
             raise ValueError("a `reference` scorer needs `checkpoint`")
+        return self
+
+    @model_validator(mode="after")
+    def _probes_differ(self) -> Self:
+        for group_id, count in Counter(self.probe_group_ids).items():
+            if count > 1:
+                raise ValueError(f"`probe_group_ids` names the group {group_id!r} {count} times")
         return self
 
 
@@ -147,6 +159,31 @@ class PromptRetrieval(WireModel):
     """[N] share of its rows that retrieve each prompt of the scope: its row of the heatmap."""
 
 
+class Sampling(WireModel):
+    """Which part of a scope was scored, and by which rule it was chosen. Source: METRICS.md section 2."""
+
+    num_rows_available: int
+    """Reasonings of the scope that could have been scored, of the whole batch."""
+    num_rows: int
+    """Reasonings that were."""
+    num_samples: int | None = None
+    """The cap on the rows; none without a cap."""
+    seed: int = 0
+    """Decides the drawn rows, where there is a cap."""
+    every_steps: int = 1
+    """Steps that it divides are evaluated."""
+    is_probe: bool = False
+    """Only groups of a fixed probe set were rows and columns."""
+    num_probe_groups: int = 0
+    """Groups of the probe set; 0 without one."""
+    num_probe_groups_present: int = 0
+    """Those of them that have a reasoning in the scope."""
+    probe_key: Annotated[str, Field(max_length=64)] = ""
+    """A digest that tells one probe set from another; empty without one."""
+    by_trainer: bool = False
+    """The trainer chose what is in its matrix, which is used as it came: nothing above applies to it."""
+
+
 class ScopeEvaluation(WireModel):
     """All metrics of one scope of one batch. Source: METRICS.md section 2."""
 
@@ -165,6 +202,8 @@ class ScopeEvaluation(WireModel):
     template: str = ""
     """Signature of the reasoning tags; a change starts a new baseline."""
     temperature: FiniteFloat | None = None
+    sampling: Sampling | None = None
+    """What part of the scope this is; none from a worker that did not say."""
 
 
 class VarianceCause(StrEnum):

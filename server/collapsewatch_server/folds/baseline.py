@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from collapsewatch.contracts.scoring import Sampling
 from collapsewatch_server.folds.evaluation import Evaluation
 
 NUM_EVALUATIONS = 10
@@ -21,6 +22,7 @@ from batch to batch (64 draws out of 512 leave 57 to 63); chance moves little by
 than a quarter is another batch size, another task."""
 TEMPERATURE_TOLERANCE = 0.02
 """Relative. A slow schedule then starts a new baseline now and then, not with every evaluation."""
+EVERYTHING = "all reasonings of every step"
 
 _AVERAGED = (
     "retrieval_skill",
@@ -33,6 +35,23 @@ _AVERAGED = (
 )
 
 
+def sampling_rule(sampling: Sampling | None) -> str:
+    """The rule without what changes from step to step by itself; equal phrases are equal rules.
+
+    A worker that does not say how it chose is taken to have scored everything, as most do.
+    """
+    if sampling is None or sampling.by_trainer:
+        return EVERYTHING
+    parts = []
+    if sampling.num_samples is not None:
+        parts.append(f"at most {sampling.num_samples} reasonings, seed {sampling.seed}")
+    if sampling.every_steps > 1:
+        parts.append(f"every {sampling.every_steps} steps")
+    if sampling.is_probe:
+        parts.append(f"probe set of {sampling.num_probe_groups} prompts ({sampling.probe_key})")
+    return "; ".join(parts) or EVERYTHING
+
+
 @dataclass(frozen=True)
 class Setup:
     """What must stay the same for two evaluations to be comparable."""
@@ -41,11 +60,19 @@ class Setup:
     template: str
     temperature: float | None
     num_prompts: float
+    sampling: str
+    """By which rule the scored rows were chosen, as a phrase for people."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> "Setup":
         scope = evaluation.evaluation
-        return cls(evaluation.scorer, scope.template, scope.temperature, float(scope.num_prompts))
+        return cls(
+            evaluation.scorer,
+            scope.template,
+            scope.temperature,
+            float(scope.num_prompts),
+            sampling_rule(scope.sampling),
+        )
 
     def change(self, new: "Setup") -> str | None:
         """What differs, as a clause for people; none when the two are comparable."""
@@ -55,6 +82,8 @@ class Setup:
             return f"the reasoning template changed from {self.template!r} to {new.template!r}"
         if not _same_temperature(self.temperature, new.temperature):
             return f"the temperature changed from {self.temperature} to {new.temperature}"
+        if new.sampling != self.sampling:
+            return f"the sampling changed from {self.sampling!r} to {new.sampling!r}"
         if abs(new.num_prompts - self.num_prompts) > PROMPT_COUNT_TOLERANCE * self.num_prompts:
             return f"the number of prompts changed from about {self.num_prompts:.0f} to {new.num_prompts:.0f}"
         return None

@@ -25,7 +25,7 @@ from collapsewatch_server.folds.regimes import Regime, Thresholds, insufficient,
 __all__ = ["AlertTransition", "Evaluation", "FoldOutput", "FoldState", "fold", "initial_state"]
 
 _LN10 = 2.302585092994046
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,17 @@ _ROLLOUTS = [
     {"group_id": "room-1", "reward": 1.0, "turns": [_TURN]},
     {"group_id": "room-1", "reward": 0.0, "turns": [_TURN]},
 ]
+_SAMPLING = {
+    "num_rows_available": 512,
+    "num_rows": 64,
+    "num_samples": 64,
+    "seed": 0,
+    "every_steps": 5,
+    "is_probe": True,
+    "num_probe_groups": 16,
+    "num_probe_groups_present": 16,
+    "probe_key": "5b0c3ef1a2d49687",
+}
 _EVALUATION = {
     "scope": "first_turn",
     "num_prompts": 2,
@@ -44,6 +55,7 @@ _EVALUATION = {
     ],
     "template": "<think>|</think>",
     "temperature": 1.0,
+    "sampling": _SAMPLING,
 }
 _GROUPS = [
     {"group_id": "room-1", "num_rollouts": 2, "mean": 0.5, "minimum": 0.0, "maximum": 1.0, "std": 0.7071},
@@ -195,6 +207,7 @@ EXAMPLES: dict[str, Any] = {
         "jobs": {"queued": 0, "leased": 1, "done": 119, "dead": 0, "thinned": 0},
         "num_deferred": 0,
         "baseline": _BASELINE,
+        "samplings": {"first_turn": _SAMPLING},
         **_BATCH,
         "absent": {"mi_seq": "the lexical scorer gives no nats"},
         "attempts": [

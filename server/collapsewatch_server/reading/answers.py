@@ -90,6 +90,7 @@ class Reading:
             num_deferred = jobs.num_deferred(session, run.id)
             result = batches.newest_result(session, run.id)
             evaluation = evaluations.newest(session, run.id, FIRST_TURN_SCOPE)
+            samplings = evaluations.samplings(session, run.id)
             lineages = attempts.of_run(session, run.id)
         output = (evaluation.fold_output if evaluation else None) or {}
         absent = dict(result.absent) if result else {}
@@ -103,6 +104,7 @@ class Reading:
                 "jobs": {status: counts.get(status, 0) for status in get_args(views.JobStatus)},
                 "num_deferred": num_deferred,
                 "baseline": output.get("baseline"),
+                "samplings": samplings,
                 **_of_whole_batch(result),
                 "absent": absent,
                 "attempts": [_attempt(lineages, attempt) for attempt in lineages.attempts],

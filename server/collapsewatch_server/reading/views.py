@@ -9,6 +9,7 @@ from collapsewatch.contracts.runs import RunState
 from collapsewatch.contracts.scoring import (
     FilterPreview,
     GroupReward,
+    Sampling,
     ScopeEvaluation,
     ScorerLabel,
     TemplateEvidence,
@@ -116,6 +117,8 @@ class RunDetail(RunSummary):
     """Of the queued ones, those that wait until nothing else does, because too many of the run waited."""
     baseline: dict[str, JsonValue] | None
     """Of the first turns, as far as it has come."""
+    samplings: dict[str, Sampling]
+    """By scope, what part of it was scored, and by which rule it was chosen; of its newest evaluation."""
     filters: list[FilterPreview]
     """Of the newest scored batch."""
     groups: list[GroupReward]

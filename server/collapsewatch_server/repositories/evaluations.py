@@ -59,6 +59,7 @@ def add(
     scorer: Json,
     result: Json,
     *,
+    sampling: Json | None,
     current: bool,
     superseded: bool,
 ) -> None:
@@ -73,6 +74,7 @@ def add(
             current=current,
             superseded=superseded,
             scorer=scorer,
+            sampling=sampling,
             result=result,
         )
     )
@@ -229,6 +231,28 @@ def standings(session: Session, run_pks: Sequence[int]) -> dict[int, Standing]:
         EvaluationRow.scorer,
     ).where(EvaluationRow.run_pk.in_(run_pks), EvaluationRow.id == best)
     return {row.run_pk: Standing(*row) for row in session.execute(statement)}
+
+
+def samplings(session: Session, run_pk: int) -> dict[str, Json]:
+    """What part of each scope was scored, by its newest evaluation that says so."""
+    last = (
+        select(EvaluationRow.scope, func.max(EvaluationRow.step).label("step"))
+        .where(
+            EvaluationRow.run_pk == run_pk,
+            EvaluationRow.current,
+            ~EvaluationRow.superseded,
+            EvaluationRow.sampling.is_not(None),
+        )
+        .group_by(EvaluationRow.scope)
+        .subquery()
+    )
+    statement = (
+        select(EvaluationRow.scope, EvaluationRow.sampling)
+        .join(last, (EvaluationRow.scope == last.c.scope) & (EvaluationRow.step == last.c.step))
+        .where(EvaluationRow.run_pk == run_pk, EvaluationRow.current, ~EvaluationRow.superseded)
+        .order_by(EvaluationRow.scope)
+    )
+    return {scope: told for scope, told in session.execute(statement) if told is not None}
 
 
 def trajectory(

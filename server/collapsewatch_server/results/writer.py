@@ -87,7 +87,14 @@ class Results:
         for evaluation in result.evaluations:
             document = evaluation.model_dump(mode="json", exclude_none=True)
             evaluations.add(
-                session, batch, evaluation.scope, scorer, document, current=stands, superseded=superseded
+                session,
+                batch,
+                evaluation.scope,
+                scorer,
+                document,
+                sampling=document.get("sampling"),
+                current=stands,
+                superseded=superseded,
             )
         runs.change(session, run.id)
         if not stands:

@@ -12,7 +12,7 @@ import numpy as np
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.scoring import FilterPreview, GroupReward, MetricValue, VarianceBuckets
 from collapsewatch.filters import snr_filter
-from collapsewatch_worker.batches.partition import PartitionedBatch, PartitionedTurn
+from collapsewatch_worker.batches.partition import NOT_CUT, PartitionedBatch, PartitionedTurn
 from collapsewatch_worker.metrics.arrays import Floats
 from collapsewatch_worker.metrics.intervals import cluster_draws, percentile_interval, resampled_means
 from collapsewatch_worker.metrics.variance import bucket_summary, reward_statistics
@@ -25,6 +25,7 @@ FILTER_RULES: tuple[dict[str, str | float], ...] = (
     {"strategy": "min_p", "value": 0.5, "score": "std"},
 )
 """Rules whose effect on each batch is shown: they keep very different groups."""
+_NO_TOKENIZER = "and the batch is left out by choice, for which no tokenizer was found"
 
 
 class BatchMetrics(NamedTuple):
@@ -37,11 +38,18 @@ class BatchMetrics(NamedTuple):
     buckets: VarianceBuckets
 
 
-def batch_metrics(batch: RolloutBatch, partitioned: PartitionedBatch, *, seed: int = 0) -> BatchMetrics:
+def batch_metrics(
+    batch: RolloutBatch, partitioned: PartitionedBatch, *, seed: int = 0, is_left_out: bool = False
+) -> BatchMetrics:
     """Everything that needs no scores: it is measured whoever scores the batch.
 
     `valid_reasoning_rate` is scored turns over all turns; `reasoning_length` the mean length of scored
-    reasoning, in tokens when all of it came as token ids, else in words.
+    reasoning, in tokens when all of it has token ids, else in words.
+
+    Args:
+        is_left_out: the batch is not scored by choice, and its model, with the tokenizer, was not loaded.
+            What would then differ from the run's other steps is absent: a length in words among lengths in
+            tokens, a rate of turns that nothing could cut.
     """
     group_ids = [rollout.group_id for rollout in batch.rollouts]
     rewards = [rollout.reward for rollout in batch.rollouts]
@@ -49,10 +57,10 @@ def batch_metrics(batch: RolloutBatch, partitioned: PartitionedBatch, *, seed: i
         group_ids, rewards, _actions(batch, partitioned), batch.reward_min, batch.reward_max, seed=seed
     )
     metrics, absent = dict(statistics.metrics), dict(statistics.absent)
-    metrics |= _valid_rate(partitioned, seed)
     for name, (found, reason) in {
+        "valid_reasoning_rate": _valid_rate(partitioned, seed, is_left_out=is_left_out),
         "success": _success(batch, seed),
-        "reasoning_length": _reasoning_length(partitioned.valid_turns, seed),
+        "reasoning_length": _reasoning_length(partitioned.valid_turns, seed, is_left_out=is_left_out),
     }.items():
         metrics |= found
         if reason:
@@ -95,10 +103,14 @@ def _actions(batch: RolloutBatch, partitioned: PartitionedBatch) -> list[object 
     return [None if None in taken else tuple(taken) for taken in actions]
 
 
-def _valid_rate(partitioned: PartitionedBatch, seed: int) -> dict[str, MetricValue]:
+def _valid_rate(
+    partitioned: PartitionedBatch, seed: int, *, is_left_out: bool
+) -> tuple[dict[str, MetricValue], str]:
+    if is_left_out and NOT_CUT in partitioned.invalid_reasons:
+        return {}, f"some turns cannot be cut, {_NO_TOKENIZER}"
     valid_R = np.array([turn.invalid_reason is None for turn in partitioned.turns], dtype=np.float64)
     group_ids = [turn.group_id for turn in partitioned.turns]
-    return means_by_group({"valid_reasoning_rate": valid_R}, group_ids, seed=seed)
+    return means_by_group({"valid_reasoning_rate": valid_R}, group_ids, seed=seed), ""
 
 
 def _success(batch: RolloutBatch, seed: int) -> tuple[dict[str, MetricValue], str]:
@@ -109,10 +121,14 @@ def _success(batch: RolloutBatch, seed: int) -> tuple[dict[str, MetricValue], st
     return means_by_group({"success": success_R}, [group_id for group_id, _ in known], seed=seed), ""
 
 
-def _reasoning_length(turns: Sequence[PartitionedTurn], seed: int) -> tuple[dict[str, MetricValue], str]:
+def _reasoning_length(
+    turns: Sequence[PartitionedTurn], seed: int, *, is_left_out: bool
+) -> tuple[dict[str, MetricValue], str]:
     if not turns:
         return {}, "no scored reasoning"
     in_tokens = all(turn.reasoning_token_ids is not None for turn in turns)
+    if not in_tokens and is_left_out:
+        return {}, f"the reasonings came as text, {_NO_TOKENIZER}"
     length_R = np.array(
         [
             len(turn.reasoning_token_ids or ()) if in_tokens else len(turn.reasoning_text.split())

@@ -4,7 +4,7 @@ Legend: R rows (scored reasoning traces), P columns (distinct prompts).
 Source: docs/metrics.md section 2 ("Scopes"); arXiv 2604.06268.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
 from collapsewatch_worker.batches.partition import PartitionedTurn
+from collapsewatch_worker.batches.sampling import drawn, in_probe_set
 from collapsewatch_worker.metrics.arrays import Bools, Floats, Ints
 
 TRAJECTORY_SCOPE = "trajectory"
@@ -62,6 +63,19 @@ def scope_names(scopes: Sequence[str], turns: Sequence[PartitionedTurn]) -> list
     return names
 
 
+def scope_turns(scope: str, turns: Sequence[PartitionedTurn]) -> list[PartitionedTurn]:
+    """The turns of `first_turn`, `turn/<t>` or `trajectory` that can be scored.
+
+    The others count neither as rows nor as columns: where the reasoning begins, and so where its prompt
+    ends, is not known for them.
+    """
+    scorable = [turn for turn in turns if turn.invalid_reason is None]
+    if scope == TRAJECTORY_SCOPE:
+        return scorable
+    turn_index = 0 if scope == FIRST_TURN_SCOPE else int(scope.removeprefix("turn/"))
+    return [turn for turn in scorable if turn.turn_index == turn_index]
+
+
 def scope_table(
     scope: str,
     turns: Sequence[PartitionedTurn],
@@ -69,29 +83,27 @@ def scope_table(
     num_samples: int | None = None,
     seed: int = 0,
     step: int = 0,
+    probe_group_ids: Collection[str] | None = None,
 ) -> ScopeTable:
-    """Rows and columns of `first_turn`, `turn/<t>` or `trajectory`; empty when no turn of it can be scored.
-
-    Only turns with a scorable reasoning count, as rows and as columns: where the reasoning begins, and so
-    where its prompt ends, is not known for the others.
+    """Rows and columns of the scope; empty when no turn of it can be scored.
 
     Args:
         turns: of the whole batch.
         num_samples: most rows; all of them when absent.
-        seed: decides the drawn rows together with `step` and the scope, and nothing else does.
+        seed: decides the drawn rows together with `step`, the scope and what the turns hold, and nothing
+            else does.
+        probe_group_ids: groups that are rows and columns; all of them when absent.
     """
     generator = np.random.default_rng([seed, step, crc32(scope.encode())])
-    scorable = [turn for turn in turns if turn.invalid_reason is None]
+    members = in_probe_set(scope_turns(scope, turns), probe_group_ids)
     if scope == TRAJECTORY_SCOPE:
-        drawn = _drawn_pairs(scorable, num_samples, generator)
-        return _with_later_turns_masked(_table(scope, drawn, drawn, by_group=False))
-    turn_index = 0 if scope == FIRST_TURN_SCOPE else int(scope.removeprefix("turn/"))
-    in_scope = [turn for turn in scorable if turn.turn_index == turn_index]
-    rows = _drawn_rows(in_scope, num_samples, generator)
+        pairs = drawn(members, num_samples, generator, by_trajectory=True)
+        return _with_later_turns_masked(_table(scope, pairs, pairs, by_group=False))
+    rows = drawn(members, num_samples, generator)
     # The first prompts are few and all of them stay columns. Later prompts are one per trajectory, so a
     # cap on the rows that left the columns alone would cap next to nothing.
-    table = _table(scope, rows, in_scope if turn_index == 0 else rows, by_group=True)
-    return _with_siblings_masked(table)
+    is_first = all(turn.turn_index == 0 for turn in members)
+    return _with_siblings_masked(_table(scope, rows, members if is_first else rows, by_group=True))
 
 
 def with_rows(table: ScopeTable, scores_RP: Floats, keep_R: Bools) -> tuple[ScopeTable, Floats]:
@@ -108,36 +120,6 @@ def with_rows(table: ScopeTable, scores_RP: Floats, keep_R: Bools) -> tuple[Scop
         mask_RP=None if table.mask_RP is None else table.mask_RP[keep_R][:, order],
     )
     return kept, scores_RP[keep_R][:, order]
-
-
-def _drawn_rows(
-    turns: list[PartitionedTurn], num_samples: int | None, generator: np.random.Generator
-) -> list[PartitionedTurn]:
-    """Each turn with the same probability, each group by its share: a systematic sample, group by group."""
-    if num_samples is None or len(turns) <= num_samples:
-        return turns
-    number_of = {group_id: number for number, group_id in enumerate(dict.fromkeys(t.group_id for t in turns))}
-    group_R = np.array([number_of[turn.group_id] for turn in turns])
-    by_group_R = np.lexsort((generator.random(len(turns)), group_R))
-    places = (generator.random() + np.arange(num_samples)) * (len(turns) / num_samples)
-    # The last place can round up to the end itself.
-    chosen = by_group_R[np.minimum(places.astype(np.int64), len(turns) - 1)]
-    return [turns[position] for position in sorted(chosen.tolist())]
-
-
-def _drawn_pairs(
-    turns: list[PartitionedTurn], num_samples: int | None, generator: np.random.Generator
-) -> list[PartitionedTurn]:
-    """Pairs of trajectory m and turn t, Pr(m, t) = 1/M · 1/T_m, without replacement."""
-    if num_samples is None or len(turns) <= num_samples:
-        return turns
-    rollout_R = np.array([turn.rollout_index for turn in turns])
-    num_turns_R = np.bincount(rollout_R)[rollout_R]
-    probability_R = 1.0 / num_turns_R
-    chosen = generator.choice(
-        len(turns), size=num_samples, replace=False, p=probability_R / probability_R.sum()
-    )
-    return [turns[position] for position in sorted(chosen.tolist())]
 
 
 def _table(

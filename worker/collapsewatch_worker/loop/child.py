@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from collapsewatch.blobs import BlobStore, BlobTooLarge, open_blob_store, unpack_document
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.scoring import Job, JobFailure, ScoringResult
-from collapsewatch_worker.batches.partition import wants_tokenizer
+from collapsewatch_worker.batches.partition import Tokenizer, wants_tokenizer
 from collapsewatch_worker.batches.sharded import whole_step
 from collapsewatch_worker.errors import BatchNotScorable, JobError
 from collapsewatch_worker.logs import configure_logging
@@ -30,6 +30,7 @@ from collapsewatch_worker.settings import ScoringSettings
 if TYPE_CHECKING:
     # Torch is imported with the first job that needs a model: a lexical worker never pays for it.
     from collapsewatch_worker.models.checkpoints import Checkpoints
+    from collapsewatch_worker.models.served import ServedModels
 
 log = logging.getLogger("collapsewatch_worker.loop.child")
 
@@ -44,7 +45,7 @@ class JobScorer:
     def __init__(self, settings: ScoringSettings) -> None:
         self._settings = settings
         self._blobs: BlobStore = open_blob_store(settings.blob_url)
-        self._checkpoints: Checkpoints | None = None
+        self._models: Checkpoints | ServedModels | None = None
 
     def answer(self, job: Job) -> Message:
         """The job's result, or its failure: whatever a batch holds, the process goes on."""
@@ -60,8 +61,16 @@ class JobScorer:
     def result(self, job: Job) -> ScoringResult:
         """Reads the job's batch and scores it."""
         batch = self._batch(job)
-        load_model = partial(self._load_model, needs_tokenizer=wants_tokenizer(batch))
-        return process(job, batch, worker=self._settings.worker, load_model=load_model)
+        load_model = partial(
+            self._load_model, needs_tokenizer=wants_tokenizer(batch), pattern=job.scorer.checkpoint
+        )
+        return process(
+            job,
+            batch,
+            worker=self._settings.worker,
+            load_model=load_model,
+            load_tokenizer=self._load_tokenizer,
+        )
 
     def _batch(self, job: Job) -> RolloutBatch:
         """The job's batch, put together from the shards of its step."""
@@ -79,12 +88,26 @@ class JobScorer:
             left_bytes -= len(document)
         return whole_step(shards)
 
-    def _load_model(self, checkpoint: str, *, needs_tokenizer: bool) -> ScoringModel:
-        if self._checkpoints is None:
-            from collapsewatch_worker.models.checkpoints import Checkpoints
+    def _load_model(self, checkpoint: str, *, needs_tokenizer: bool, pattern: str | None) -> ScoringModel:
+        if self._models is None:
+            self._models = _model_source(self._settings)
+        return self._models.load(checkpoint, needs_tokenizer=needs_tokenizer, pattern=pattern)
 
-            self._checkpoints = Checkpoints(self._settings)
-        return self._checkpoints.load(checkpoint, needs_tokenizer=needs_tokenizer)
+    def _load_tokenizer(self, checkpoint: str) -> Tokenizer | None:
+        """Without waiting: the batch is not scored, and what a tokenizer would add may be absent."""
+        from collapsewatch_worker.models.tokenizer_files import tokenizer_below
+
+        return tokenizer_below(self._settings.checkpoint_roots, checkpoint)
+
+
+def _model_source(settings: ScoringSettings) -> "Checkpoints | ServedModels":
+    if settings.engine != "transformers":
+        from collapsewatch_worker.models.served import ServedModels
+
+        return ServedModels(settings)
+    from collapsewatch_worker.models.checkpoints import Checkpoints
+
+    return Checkpoints(settings)
 
 
 def _too_large(max_bytes: int, num_shards: int) -> str:
@@ -158,7 +181,7 @@ def main() -> None:
     except (EOFError, OSError, ValidationError) as error:
         raise SystemExit(f"no settings came through the pipe: {error}") from error
     configure_logging(settings.log_level)
-    if settings.device.startswith("cuda"):
+    if settings.device.startswith("cuda") and settings.engine == "transformers":
         from collapsewatch_worker.models.checkpoints import check_device
 
         check_device(settings.device)

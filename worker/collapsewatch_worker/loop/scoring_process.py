@@ -21,7 +21,7 @@ CHILD_COMMAND = (sys.executable, "-P", "-m", "collapsewatch_worker.loop.child")
 
 _EXIT_SECONDS = 0.5
 # The child has no use for these, and what it does not hold a checkpoint's loader cannot read.
-_KEPT_FROM_CHILD = ("COLLAPSEWATCH_WORKER_KEY", "COLLAPSEWATCH_REDIS_URL")
+_KEPT_FROM_CHILD = ("COLLAPSEWATCH_WORKER_KEY", "COLLAPSEWATCH_REDIS_URL", "COLLAPSEWATCH_ENGINE_KEY")
 
 
 class ScoringProcessGone(Exception):

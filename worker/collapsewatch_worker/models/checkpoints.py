@@ -10,7 +10,9 @@ from transformers.utils.logging import disable_progress_bar
 from collapsewatch_worker.batches.partition import Tokenizer
 from collapsewatch_worker.errors import CheckpointNotReady
 from collapsewatch_worker.metrics.arrays import Floats
-from collapsewatch_worker.models.store import LoadedModel, ModelStore
+from collapsewatch_worker.models.folders import Fingerprint
+from collapsewatch_worker.models.resident import LoadedModel
+from collapsewatch_worker.models.store import ModelStore
 from collapsewatch_worker.scoring.engine import cross_log_probs
 from collapsewatch_worker.settings import ScoringSettings
 
@@ -24,7 +26,7 @@ class CheckpointModel:
     """A loaded checkpoint with the operator's token budget."""
 
     loaded: LoadedModel
-    token_budget: int
+    token_budget: int | None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -35,13 +37,10 @@ class CheckpointModel:
         self, prompts: Sequence[Sequence[int]], reasonings: Sequence[Sequence[int]], *, temperature: float
     ) -> Floats:
         """[R, P] nats summed over the reasoning tokens."""
-        return cross_log_probs(
-            self.loaded.model,
-            prompts,
-            reasonings,
-            temperature=temperature,
-            token_budget=self.token_budget,
-        )
+        with self.loaded.scoring() as model:
+            return cross_log_probs(
+                model, prompts, reasonings, temperature=temperature, token_budget=self.token_budget
+            )
 
 
 class Checkpoints:
@@ -69,29 +68,43 @@ class Checkpoints:
             device=settings.device,
             dtype=settings.dtype,
             max_models=settings.num_cached_models,
+            max_memory=settings.model_memory,
+            device_map=settings.device_map,
         )
         self._patience_seconds = patience_seconds
         self._missing_seconds = missing_seconds
         self._expects_missing = True
 
-    def load(self, checkpoint: str, *, needs_tokenizer: bool = False) -> CheckpointModel:
+    def load(
+        self, checkpoint: str, *, needs_tokenizer: bool = False, pattern: str | None = None
+    ) -> CheckpointModel:
         """The model of a checkpoint folder; errors as for `models.ModelStore.load`.
 
         Waits for a folder that is being written, or that is still to come: given back at once, the job would
         use up all its starts within a second. A folder that `needs_tokenizer` is not whole without one.
+
+        Args:
+            pattern: what the checkpoint's name was made from. The version that the trainer wrote next is
+                loaded while this one scores, where memory allows both.
         """
         started = time.monotonic()
+        seen: Fingerprint | None = None
         while True:
             seconds = time.monotonic() - started
             try:
                 loaded = self._models.load(checkpoint)
             except CheckpointNotReady:
-                if not self._may_come(checkpoint, seconds):
+                # Copies may keep the old times of their files, so a folder is compared with the last look.
+                before, seen = seen, self._models.content(checkpoint)
+                is_growing = seen is not None and seen != before and seconds < self._patience_seconds
+                if not is_growing and not self._may_come(checkpoint, seconds):
                     raise
             else:
                 self._expects_missing = True
                 lacks_tokenizer = needs_tokenizer and loaded.tokenizer is None
                 if not lacks_tokenizer or not self._may_come(checkpoint, seconds):
+                    if pattern is not None:
+                        self._models.load_next(loaded, pattern)
                     return CheckpointModel(loaded, self._token_budget)
             time.sleep(_LOOK_SECONDS)
 

@@ -9,6 +9,8 @@ import tokenizers as fast
 from transformers import AutoTokenizer
 
 from collapsewatch_worker.batches.partition import Tokenizer
+from collapsewatch_worker.errors import CheckpointNotAllowed, CheckpointNotReady
+from collapsewatch_worker.models.folders import allowed_folder
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,16 @@ class ClassicTokenizer:
         return str(
             self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         )
+
+
+def tokenizer_below(roots: Sequence[Path], checkpoint: str) -> Tokenizer | None:
+    """The tokenizer of a checkpoint that is not loaded; None when it has none or is not there for us."""
+    try:
+        folder = allowed_folder(checkpoint, [root.expanduser().resolve() for root in roots])
+    except (CheckpointNotAllowed, CheckpointNotReady) as error:
+        log.info("the checkpoint's tokenizer is not here", extra={"error": str(error)})
+        return None
+    return load_tokenizer(folder)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:

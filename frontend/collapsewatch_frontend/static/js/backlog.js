@@ -113,9 +113,17 @@ export function backlogHeadline(summary) {
 }
 
 /** What the scoring has not reached yet, in one line; silent when it keeps up. */
-export function queueWords({ jobs, num_deferred: deferred = 0, last_step: lastStep, regime }) {
+export function queueWords({ jobs, num_deferred: deferred = 0, last_step: lastStep, regime, samplings }) {
   const waiting = Math.max(0, (jobs?.queued ?? 0) + (jobs?.leased ?? 0) - deferred);
   if (waiting === 0) return "";
-  const behind = regime !== null && lastStep !== null && regime.step < lastStep;
+  const behind =
+    regime !== null && lastStep !== null && nextScoredStep(regime, samplings?.[regime.scope]) <= lastStep;
   return `${plural(waiting, "batch", "batches")} being scored${behind ? `, scored up to step ${formatStep(regime.step)}` : ""}`;
+}
+
+/** The step that should be scored next; unknown where only batches with probe prompts are. */
+function nextScoredStep({ step }, sampling) {
+  if (sampling?.is_probe) return Infinity;
+  const every = sampling?.every_steps ?? 1;
+  return (Math.floor(step / every) + 1) * every;
 }

@@ -158,3 +158,32 @@ export function scorerWords({ kind, label }) {
   const pattern = label.replace(/\s+\{(?:policy_version|step)\}(?=\s|,|$)/g, "");
   return `${pattern.replace(/\{(?:policy_version|step)\}/g, "…")}, one per ${each}`;
 }
+
+/** `1st`, `2nd`, `3rd`, `11th`, `1,021st`. */
+export function ordinal(number) {
+  const [tens, ones] = [Math.floor(number / 10) % 10, number % 10];
+  const ending = tens === 1 ? "th" : (["th", "st", "nd", "rd"][ones] ?? "th");
+  return `${number.toLocaleString("en-US")}${ending}`;
+}
+
+/** What part of a scope was scored, and how it was chosen, in one line: nothing is left out silently. */
+export function samplingWords(sampling) {
+  const { num_rows: rows, num_rows_available: available } = sampling;
+  const all = rows >= available;
+  const amount = all
+    ? `all ${plural(available, "reasoning")}`
+    : `${formatStep(rows)} of ${plural(available, "reasoning")}`;
+  if (sampling.by_trainer) return all ? amount : `${amount}, chosen by the trainer`;
+  const parts = [amount];
+  if (sampling.num_samples !== null && sampling.num_samples !== undefined) {
+    // A cap that was not reached drew nothing, but with a larger batch it will.
+    parts[0] = all ? `${amount}, at most ${formatStep(sampling.num_samples)}` : `${amount}, seed ${sampling.seed}`;
+  }
+  if (sampling.every_steps > 1) parts.push(`every ${ordinal(sampling.every_steps)} step`);
+  if (sampling.is_probe) {
+    const { num_probe_groups: size, num_probe_groups_present: present } = sampling;
+    const missing = present < size ? `, ${formatStep(present)} of them in the batch` : "";
+    parts.push(`probe set of ${plural(size, "prompt")}${missing}`);
+  }
+  return parts.join(" · ");
+}

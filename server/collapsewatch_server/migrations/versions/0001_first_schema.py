@@ -318,6 +318,7 @@ def _create_results_and_jobs() -> None:
         sa.Column("current", sa.Boolean(), nullable=False),
         sa.Column("superseded", sa.Boolean(), nullable=False),
         sa.Column("scorer", sa.JSON(), nullable=False),
+        sa.Column("sampling", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("result", sa.JSON(), nullable=False),
         sa.Column("fold_state", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("fold_output", sa.JSON(none_as_null=True), nullable=True),

@@ -1,7 +1,7 @@
 /** Top of a run's page: which run, is it alive, who scored it, what to compare it with. */
 
 import { backlogHeadline, queueWords } from "../backlog.js";
-import { formatAge, formatStep, scorerWords } from "../format.js";
+import { formatAge, formatStep, samplingWords, scorerWords } from "../format.js";
 import { runsHref } from "../routes.js";
 import { lastSeenWords } from "../run_states.js";
 import { stateMark } from "./components.js";
@@ -65,7 +65,11 @@ export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, com
       showBacklog(backlog, backlogHeadline(summary), onBacklog);
       attempts.update(summary.attempts);
       earlier.update(data);
-      showScorer(scorer, summary.scorer);
+      showScorer(scorer, {
+        scorer: summary.scorer,
+        sampling: summary.samplings?.[data.scope] ?? null,
+        reason: summary.absent?.[data.scope] ?? null,
+      });
       scope.show(
         scopesOf(summary).map((value) => ({ value, text: value.replace(/_/g, " ") })),
         data.scope,
@@ -98,9 +102,12 @@ function showBacklog(host, lines, onBacklog) {
   );
 }
 
-function showScorer(host, scorer) {
-  rerender(host, JSON.stringify(scorer), () => {
-    if (scorer === null) return [el("span", { text: "Not scored yet" })];
+/** Who scored what; before anything is scored, why the newest batch was not. */
+function showScorer(host, { scorer, sampling, reason }) {
+  rerender(host, JSON.stringify([scorer, sampling, reason]), () => {
+    if (scorer === null) {
+      return [el("span", { text: reason === null ? "Not scored yet" : `Not scored yet: ${reason}` })];
+    }
     const role = scorer.is_policy
       ? "policy: estimates the policy’s own I(X;Z)"
       : "proxy: not the policy’s own I(X;Z)";
@@ -115,6 +122,14 @@ function showScorer(host, scorer) {
             text: "re-tokenised",
           })
         : null,
+      sampling === null
+        ? null
+        : el("span", {
+            class: "sampling",
+            title: "What part of the newest evaluation’s reasonings was scored, and how it was chosen.",
+            data: { testid: "sampling" },
+            text: samplingWords(sampling),
+          }),
     ];
   });
 }
