@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 GOLDEN ?= tests/data/golden
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest clean
+.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest bench-scoring clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +75,9 @@ build/bench/.peers: benchmarks/peers.txt
 bench-ingest: $(VENV)/.dev build/bench/.peers ## What logging costs, what survives a kill, how much is taken in; QUICK=1
 	scripts/system_packages.sh postgresql
 	$(BIN)/python -m benchmarks.ingest
+
+bench-scoring: $(VENV)/.dev ## The scoring engine beside the reference scheme and the FLOP bound; fills docs/scoring.md; QUICK=1
+	$(BIN)/python -m benchmarks.scoring $(ARGS)
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

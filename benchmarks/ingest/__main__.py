@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from benchmarks.common import machine
 from benchmarks.ingest import live_latency, memory, sdk_calls, survivors, throughput
 from benchmarks.ingest.processes import PEERS_PYTHON, ROOT, running_server, versions
-from benchmarks.ingest.report import Row, machine, table, write_json
+from benchmarks.ingest.report import Row, table, write_json
 
 RESULT = ROOT / "build" / "bench" / "ingest.json"
 

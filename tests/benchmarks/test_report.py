@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.common import machine, shown
 from benchmarks.ingest.libraries import run_file_records
-from benchmarks.ingest.report import Row, machine, shown, table, write_json
+from benchmarks.ingest.report import Row, table, write_json
 from benchmarks.ingest.statistics import quantile, spread
 from benchmarks.ingest.throughput import document
 from benchmarks.ingest.work import NUM_ROLLOUTS, rollouts, scalars
