@@ -39,7 +39,7 @@ def serve(
     home: HomeOption = None,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Start no worker process.")] = False,
     worker_device: Annotated[
-        str | None, typer.Option(help="Device of the worker: auto, cpu, cuda or cuda:<number>.")
+        str | None, typer.Option(help="Devices of the worker: auto, cpu, cuda, cuda:0, or several by commas.")
     ] = None,
     checkpoint_root: Annotated[
         list[Path] | None, typer.Option(help="Folder from which checkpoints may be loaded; may be repeated.")

@@ -79,8 +79,10 @@ class ServerSettings(BaseSettings):
     """What waits for longer, in the queue or on a trainer's disk, raises an alert."""
     embedded_worker: bool = True
     """Start one worker process with the server."""
-    worker_device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda|cuda:\d+)$")] = "auto"
-    """Device of the embedded worker: `auto`, `cpu`, `cuda` or `cuda:<number>`."""
+    worker_device: Annotated[
+        str, Field(pattern=r"^(auto|cpu|cuda|cuda:\d+)(,(auto|cpu|cuda|cuda:\d+))*$")
+    ] = "auto"
+    """Devices of the embedded worker: `auto`, `cpu`, `cuda` (a process per GPU), `cuda:0`, or several."""
     checkpoint_roots: Annotated[tuple[Path, ...], NoDecode] = ()
     """Folders from which the embedded worker may load checkpoints, separated by `:`. Empty: it loads none."""
     log_level: LogLevel = "INFO"
