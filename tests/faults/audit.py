@@ -1,72 +1,27 @@
 """What the database says about a run, held against what its trainer's ledger says was sent."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from collapsewatch.blobs import BlobNotFound, BlobStore
 from collapsewatch_server.db import Database
-from collapsewatch_server.tables import (
-    AlertRow,
-    Attempt,
-    Batch,
-    BatchResult,
-    EvaluationRow,
-    JobRow,
-    MetricPoint,
-    Run,
-)
+from collapsewatch_server.tables import Attempt, Batch, BatchResult, EvaluationRow, JobRow, Run
+from tests.faults import derived, standing
+from tests.faults.account import Account, Key, Sent
 
-Derived = dict[tuple[Any, ...], Any]
-"""Everything that was computed for a run, by a name that does not depend on ids and times."""
-
-_MAX_SHOWN = 4
-_ENDED = ("done", "dead", "thinned")
-
-
-@dataclass
-class Account:
-    """Batches of one or more runs."""
-
-    num_sent: int = 0
-    """Steps whose `log_rollouts` had returned."""
-    num_accepted: int = 0
-    num_scored: int = 0
-    num_dead: int = 0
-    num_lost: int = 0
-    """Sent and not accepted."""
-    num_duplicated: int = 0
-    """More than one batch or more than one set of results for one step of one attempt."""
-    problems: list[str] = field(default_factory=list)
-
-    def add(self, other: Self) -> None:
-        self.num_sent += other.num_sent
-        self.num_accepted += other.num_accepted
-        self.num_scored += other.num_scored
-        self.num_dead += other.num_dead
-        self.num_lost += other.num_lost
-        self.num_duplicated += other.num_duplicated
-        self.problems += other.problems
-
-    @property
-    def is_clean(self) -> bool:
-        return not (self.num_lost or self.num_duplicated or self.problems)
-
-    def __str__(self) -> str:
-        return (
-            f"sent {self.num_sent}, accepted {self.num_accepted}, scored {self.num_scored}, "
-            f"dead-lettered {self.num_dead}, lost {self.num_lost}, duplicated {self.num_duplicated}"
-        )
+_MAX_SHOWN = 6
 
 
 class Audit:
-    """Reads one deployment's database, past the server."""
+    """Reads one deployment's database and blobs, past the server."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, blobs: BlobStore) -> None:
         self._database = database
+        self._blobs = blobs
 
     def num_jobs(self, run_id: str | None = None) -> Counter[str]:
         """Jobs by status, of one run or of all."""
@@ -75,6 +30,18 @@ class Audit:
             statement = statement.join(Run, Run.id == JobRow.run_pk).where(Run.run_id == run_id)
         with self._database.read_session() as session:
             return Counter(session.scalars(statement))
+
+    def jobs(self, run_id: str, status: str) -> list[JobRow]:
+        """The run's jobs of this status."""
+        statement = select(JobRow).join(Run, Run.id == JobRow.run_pk)
+        with self._database.read_session() as session:
+            return list(session.scalars(statement.where(Run.run_id == run_id, JobRow.status == status)))
+
+    def has_tried_jobs(self, num_starts: int) -> bool:
+        """Whether a job that is still to be scored was started so often."""
+        tried = JobRow.status.in_(("queued", "leased")) & (JobRow.starts >= num_starts)
+        with self._database.read_session() as session:
+            return session.scalar(select(JobRow.id).where(tried).limit(1)) is not None
 
     def leased_pid(self) -> set[int]:
         """Process ids of the workers that hold a job; a worker's name ends in its process id and a word."""
@@ -86,140 +53,125 @@ class Audit:
     def batch(self, run_id: str, step: int) -> tuple[Batch, JobRow] | None:
         """A batch and its job."""
         with self._database.read_session() as session:
-            run_pk = session.scalar(select(Run.id).where(Run.run_id == run_id))
-            return next(
-                ((batch, job) for batch, job in _batches(session, run_pk) if batch.step == step and job), None
+            found = _batches(session, _run_pk(session, run_id))
+        return next(((batch, job) for _, batch, job in found if batch.step == step and job), None)
+
+    def accepted(self, run_id: str) -> set[Key]:
+        """What has arrived."""
+        with self._database.read_session() as session:
+            return {key for key, _, _ in _batches(session, _run_pk(session, run_id))}
+
+    def is_settled(self, run_id: str, keys: Iterable[Key]) -> bool:
+        """Whether every one of these batches was accepted, and nothing can happen to any any more."""
+        with self._database.read_session() as session:
+            found = _batches(session, _run_pk(session, run_id))
+        ends = ("done", "dead", "thinned")
+        has_all = {key for key, _, _ in found} >= set(keys)
+        return has_all and all(job and job.status in ends for *_, job in found)
+
+    def account(self, run_id: str, sent: Sent) -> Account:
+        """What became of the batches that were sent."""
+        with self._database.read_session() as session:
+            run_pk = _run_pk(session, run_id)
+            found = _batches(session, run_pk)
+            results = {row.batch_pk: row for row in session.scalars(_of(BatchResult, run_pk))}
+            standing_results = Counter(
+                (row.attempt_pk, row.step) for row in results.values() if row.current
+            ) + Counter(
+                (row.attempt_pk, row.scope, row.step)
+                for row in session.scalars(_of(EvaluationRow, run_pk).where(EvaluationRow.current))
             )
-
-    def is_settled(self, run_id: str, steps: Iterable[int]) -> bool:
-        """Whether every one of these steps was accepted, and all accepted ones are scored or dead."""
-        with self._database.read_session() as session:
-            run_pk = session.scalar(select(Run.id).where(Run.run_id == run_id))
-            found = _batches(session, run_pk)
-        accepted = {batch.step for batch, _ in found}
-        return accepted >= set(steps) and all(job and job.status in _ENDED for _, job in found)
-
-    def account(self, run_id: str, sent: Iterable[int]) -> Account:
-        """What became of the steps that were sent."""
-        sent_steps = set(sent)
-        with self._database.read_session() as session:
-            run_pk = session.scalar(select(Run.id).where(Run.run_id == run_id))
-            found = _batches(session, run_pk)
-            evaluations = _evaluations_per_step(session, run_pk)
-        status_of: dict[int, str] = {}
-        for batch, job in found:
-            status_of[batch.step] = "none" if job is None else job.status
-        per_step = Counter((batch.attempt_pk, batch.step) for batch, _ in found)
-        statuses = Counter(status_of.values())
+        accepted = Counter(key for key, _, _ in found)
+        missing = sorted(sent.keys - set(accepted))
+        dead = [batch for _, batch, job in found if job is not None and job.status == "dead"]
+        unscored = [
+            (key, "no job" if job is None else job.status)
+            for key, batch, job in found
+            if job is None or not (job.status == "dead" or _is_scored(job, results.get(batch.id)))
+        ]
         account = Account(
-            num_sent=len(sent_steps | set(status_of)),
-            num_accepted=len(status_of),
-            num_scored=statuses["done"],
-            num_dead=statuses["dead"],
-            num_lost=len(sent_steps - set(status_of)),
-            num_duplicated=sum(count - 1 for count in per_step.values())
-            + sum(count - 1 for count in evaluations.values()),
+            num_sent=len(sent.keys | set(accepted)),
+            num_accepted=len(accepted),
+            num_scored=len(accepted) - len({key for key, _ in unscored}) - len(dead),
+            num_dead=len(dead),
+            num_dropped=min(len(missing), sent.num_dropped),
+            num_lost=max(0, len(missing) - sent.num_dropped),
+            num_duplicated=_num_twice(accepted) + _num_twice(standing_results),
         )
-        if sent_steps - set(status_of):
-            account.problems.append(f"{run_id}: lost steps {sorted(sent_steps - set(status_of))}")
-        open_steps = sorted(step for step, status in status_of.items() if status not in _ENDED)
-        if open_steps:
-            account.problems.append(f"{run_id}: neither scored nor dead: steps {open_steps}")
-        for batch, job in found:
-            if job is not None and job.status == "dead" and not job.error:
-                account.problems.append(f"{run_id}: dead without a reason: step {batch.step}")
+        told = account.problems
+        if account.num_lost:
+            told.append(f"{run_id}: lost {_some(missing)}, {sent.num_dropped} were said to be dropped")
+        if account.num_dropped != sent.num_dropped:
+            told.append(f"{run_id}: {sent.num_dropped} said to be dropped, {len(missing)} did not arrive")
+        if unscored:
+            told.append(f"{run_id}: neither scored nor dead: {_some(unscored)}")
+        steps = {batch.step for batch in dead}
+        if steps != sent.dead:
+            told.append(f"{run_id}: dead are the steps {sorted(steps)}, expected were {sorted(sent.dead)}")
+        told += [
+            f"{run_id}: dead without a reason: {key}"
+            for key, _, job in found
+            if job is not None and job.status == "dead" and not job.error
+        ]
+        told += [
+            f"{run_id}: the rollouts of {key} cannot be read any more"
+            for key, batch, _ in found
+            if batch.step not in sent.dead and not self._is_readable(batch.blob_key)
+        ]
         return account
 
-    def derived(self, run_id: str) -> Derived:
-        """The run's own metrics, regimes and alerts: what a later attempt superseded is left out."""
+    def problems(self, run_id: str, sent: Sent) -> list[str]:
+        """What is wrong with the run itself: its state, its attempts, the watch's alerts, the events."""
         with self._database.read_session() as session:
-            run_pk = session.scalar(select(Run.id).where(Run.run_id == run_id))
-            return {
-                **_metric_points(session, run_pk),
-                **_evaluations(session, run_pk),
-                **_results(session, run_pk),
-                **_alerts(session, run_pk),
-            }
+            return [f"{run_id}: {problem}" for problem in standing.problems(session, run_id, sent)]
 
-    def state(self, run_id: str) -> str | None:
+    def open_service_alerts(self) -> list[str]:
+        """Rules that have an open alert about the service."""
         with self._database.read_session() as session:
-            return session.scalar(select(Run.state).where(Run.run_id == run_id))
+            return standing.open_about_service(session)
 
-    def num_attempts(self, run_id: str) -> int:
-        statement = select(Attempt.id).join(Run, Run.id == Attempt.run_pk).where(Run.run_id == run_id)
+    def derived(self, run_id: str) -> derived.Derived:
+        """The run's own metrics, regimes and alerts."""
         with self._database.read_session() as session:
-            return len(session.scalars(statement).all())
+            return derived.derived(session, _run_pk(session, run_id))
+
+    def _is_readable(self, key: str) -> bool:
+        try:
+            return len(self._blobs.read(key)) > 0
+        except (BlobNotFound, OSError):
+            return False
 
 
-def differences(expected: Mapping[Any, Any], found: Mapping[Any, Any]) -> list[str]:
-    """Where two runs differ, a few of them in words; nothing when they agree."""
-    places = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
-    told = [
-        f"{'/'.join(map(str, key))}: expected {_brief(expected.get(key))}, found {_brief(found.get(key))}"
-        for key in sorted(places, key=str)[:_MAX_SHOWN]
-    ]
-    rest = len(places) - len(told)
-    return [*told, f"and {rest} more differences"] if rest else told
+def _run_pk(session: Session, run_id: str) -> int | None:
+    return session.scalar(select(Run.id).where(Run.run_id == run_id))
 
 
-def num_alerts(derived: Mapping[tuple[Any, ...], Any]) -> int:
-    return sum(key[0] == "alert" for key in derived)
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 160 else f"{text[:160]}…"
-
-
-def _batches(session: Session, run_pk: int | None) -> list[tuple[Batch, JobRow | None]]:
-    batches = session.scalars(select(Batch).where(Batch.run_pk == run_pk).order_by(Batch.id)).all()
-    jobs = session.scalars(select(JobRow).where(JobRow.run_pk == run_pk)).all()
+def _batches(session: Session, run_pk: int | None) -> list[tuple[Key, Batch, JobRow | None]]:
+    names = {row.id: row.attempt_id for row in session.scalars(_of(Attempt, run_pk))}
+    jobs = list(session.scalars(_of(JobRow, run_pk)))
     by_id, by_batch = {job.id: job for job in jobs}, {job.batch_pk: job for job in jobs}
-    return [(batch, by_id.get(batch.job_pk) if batch.job_pk else by_batch.get(batch.id)) for batch in batches]
+    return [
+        (
+            (names.get(batch.attempt_pk or 0, ""), batch.step),
+            batch,
+            by_id.get(batch.job_pk) if batch.job_pk else by_batch.get(batch.id),
+        )
+        for batch in session.scalars(_of(Batch, run_pk).order_by(Batch.id))
+    ]
 
 
-def _evaluations_per_step(session: Session, run_pk: int | None) -> Counter[tuple[Any, ...]]:
-    """Sets of results that claim to stand for a step, by attempt, scope and step."""
-    statement = select(EvaluationRow).where(EvaluationRow.run_pk == run_pk, EvaluationRow.current)
-    return Counter((row.attempt_pk, row.scope, row.step) for row in session.scalars(statement))
+def _of(table: Any, run_pk: int | None) -> Any:
+    return select(table).where(table.run_pk == run_pk)
 
 
-def _metric_points(session: Session, run_pk: int | None) -> Derived:
-    statement = select(MetricPoint).where(MetricPoint.run_pk == run_pk, ~MetricPoint.superseded)
-    return {
-        ("metric", row.scope, row.metric, row.step): (row.value, row.low, row.high)
-        for row in session.scalars(statement)
-    }
+def _is_scored(job: JobRow, result: BatchResult | None) -> bool:
+    return job.status == "done" and result is not None and bool(result.metrics)
 
 
-def _evaluations(session: Session, run_pk: int | None) -> Derived:
-    statement = select(EvaluationRow).where(
-        EvaluationRow.run_pk == run_pk, EvaluationRow.current, ~EvaluationRow.superseded
-    )
-    return {
-        ("evaluation", row.scope, row.step): (row.regime, row.reason, row.scorer, row.result, row.fold_output)
-        for row in session.scalars(statement)
-    }
+def _num_twice(counted: Counter[Any]) -> int:
+    return sum(count - 1 for count in counted.values())
 
 
-def _results(session: Session, run_pk: int | None) -> Derived:
-    statement = select(BatchResult).where(
-        BatchResult.run_pk == run_pk, BatchResult.current, ~BatchResult.superseded
-    )
-    names = ("metrics", "absent", "groups", "filters", "buckets", "template_evidence")
-    return {
-        ("result", name, row.step): getattr(row, name) for row in session.scalars(statement) for name in names
-    }
-
-
-def _alerts(session: Session, run_pk: int | None) -> Derived:
-    """Alerts about the training. Those of the watch have no step, and tell of the fault itself."""
-    statement = select(AlertRow).where(
-        AlertRow.run_pk == run_pk, AlertRow.opened_step.is_not(None), ~AlertRow.superseded
-    )
-    found: Derived = {}
-    for row in session.scalars(statement.order_by(AlertRow.opened_step, AlertRow.severity)):
-        key = ("alert", row.rule, row.scope, row.severity, row.opened_step)
-        facts = (row.status, row.resolved_step, row.title, row.message, row.evidence)
-        found[(*key, sum(other[:5] == key for other in found))] = facts
-    return found
+def _some(things: list[Any]) -> str:
+    rest = len(things) - _MAX_SHOWN
+    return ", ".join(map(str, things[:_MAX_SHOWN])) + (f" and {rest} more" if rest > 0 else "")

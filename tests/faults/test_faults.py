@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.faults import Fault
+from tests.faults.scene import Fault
 from tests.faults.stack import Stack
 from tests.faults.suite import DEPLOYMENTS, Suite, faults_of, new_folder, workload_of
 from tests.servers import MissingProgram
@@ -37,7 +37,7 @@ def test_a_fault_costs_no_batch_and_changes_no_number(
     outcome = suite.run(fault)
     if outcome.skipped:
         pytest.skip(outcome.skipped)
-    assert outcome.account.is_clean, f"{outcome}\n" + "\n".join(outcome.account.problems)
+    assert outcome.is_good, f"{outcome}\n" + "\n".join(outcome.account.problems)
 
 
 def _started(deployment: str) -> Iterator[Suite]:

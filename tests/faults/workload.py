@@ -1,5 +1,7 @@
 """What the trainers of the fault suite log: made from a seed, so that every run of one seed logs the same.
 
+Each start of a training salts what it logs with its number: which attempt owns a step shows in the numbers.
+
 In the first half the reasoning repeats words of its prompt; then it becomes one template for all prompts,
 so that a run has alerts which a fault could change.
 """
@@ -30,9 +32,9 @@ class Workload:
         """First step whose reasoning no longer depends on the prompt."""
         return max(13, self.num_steps // 2)
 
-    def columns(self, step: int) -> dict[str, Any]:
-        """Arguments of `log_rollouts` for one step."""
-        drawn = random.Random(f"{self.seed}/{step}")
+    def columns(self, step: int, salt: int = 0) -> dict[str, Any]:
+        """Arguments of `log_rollouts` for one step; another salt makes another batch of the same kind."""
+        drawn = random.Random(f"{self.seed}/{step}/{salt}")
         found: dict[str, Any] = {"prompts": [], "responses": [], "rewards": [], "group_ids": []}
         for group in range(NUM_PROMPTS):
             own = drawn.sample(_WORDS, 5)
@@ -45,12 +47,32 @@ class Workload:
                 found["group_ids"].append(f"s{step}g{group}")
         return found | {"reward_range": (0.0, 1.0)}
 
-    def scalars(self, step: int) -> dict[str, float]:
+    def scalars(self, step: int, salt: int = 0) -> dict[str, float]:
         """Arguments of `log` for one step."""
-        drawn = random.Random(f"{self.seed}/{step}/scalars")
+        drawn = random.Random(f"{self.seed}/{step}/{salt}/scalars")
         return {"kl": drawn.random(), "loss": drawn.gauss(1.0, 0.1)}
 
     def _reasoning(self, drawn: random.Random, own: list[str], step: int) -> str:
         words = _TEMPLATE if step >= self.collapse_step else own
         shown = drawn.sample(words, min(len(words), 4)) + drawn.sample(_TEMPLATE, 3)
         return " ".join(drawn.sample(shown, len(shown)))
+
+
+Salts = list[tuple[int, int]]
+"""From which step on which salt, in the order of the steps."""
+
+
+def salt_of(salts: Salts, step: int) -> int:
+    """The salt of one step; 0 before the first."""
+    return next((salt for from_step, salt in reversed(salts) if from_step <= step), 0)
+
+
+def told(salts: Salts) -> str:
+    """As an option of a command."""
+    return ",".join(f"{from_step}:{salt}" for from_step, salt in salts)
+
+
+def salts_from(text: str) -> Salts:
+    """What `told` has said."""
+    pairs = (part.split(":") for part in text.split(",") if part)
+    return [(int(from_step), int(salt)) for from_step, salt in pairs]
