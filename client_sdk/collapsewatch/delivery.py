@@ -27,6 +27,8 @@ from collapsewatch.spool import RecordKind, Spool, SpoolMeta
 from collapsewatch.wire import THREAD_NAMES
 
 _LAST_BEAT_SECONDS = 2.0
+_LOOK_SECONDS = 0.2
+"""How often it is asked whether the sender's thread is still there."""
 _DROP_CAUSES = {
     "spool_full": "the disk takes no more, or more waits than COLLAPSEWATCH_SPOOL_MAX_BYTES; the oldest go",
     "damaged": "what the disk gave back is not what was written",
@@ -64,6 +66,7 @@ class Delivery:
         self._boundary = boundary
         self._spool = open_spool(settings, start, boundary)
         self._sender: Sender | None = None
+        self._next_look = 0.0
         self._heart: Heart | None = None
         self.append(RecordKind.start, start)
         if mode == "online":
@@ -92,6 +95,9 @@ class Delivery:
             return
         if kind is not RecordKind.scalars:
             self._sender.hurry()
+        if logged_at < self._next_look:
+            return
+        self._next_look = logged_at + _LOOK_SECONDS
         if self._sender.is_stuck:
             self._boundary.report("sender died", "the sender's thread was gone and is started again")
             self._start_sender()

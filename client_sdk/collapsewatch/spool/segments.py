@@ -163,6 +163,10 @@ def write_record(descriptor: int, offset: int, header: bytes, body: bytes) -> No
         OSError: it does not fit on the disk, or cannot be written.
     """
     assert len(header) == HEADER_BYTES
+    if len(body) <= _PIECE_BYTES and os.pwritev(descriptor, (header, body), offset) == HEADER_BYTES + len(
+        body
+    ):
+        return
     rest = memoryview(body)
     num_written = os.pwritev(descriptor, (header, rest[:_PIECE_BYTES]), offset)
     if num_written < len(header):

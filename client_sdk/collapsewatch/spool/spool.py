@@ -178,11 +178,13 @@ class Spool:
         checksum = zlib.crc32(body)
         with self._changed:
             if self._is_closed:
-                dropped: Dropped = Counter({(kind, "closed"): num_items})
+                dropped: Dropped = {(kind, "closed"): num_items}
             else:
                 dropped = self._writer.append(kind, body, checksum, num_items, logged_at or time.time())
-                self._changed.notify_all()
-        self._tell(dropped)
+                if self._num_waiting:
+                    self._changed.notify_all()
+        if dropped:
+            self._tell(dropped)
 
     def take(self, timeout_seconds: float | None) -> list[Record]:
         """The oldest record, or the oldest scalars in a row; waits for one.
@@ -274,6 +276,8 @@ class Spool:
         # Reentrant: a signal's handler may read the counts in the middle of a call.
         self._changed = threading.Condition(threading.RLock())
         """Guards the lanes and their counts; held for a write at most."""
+        self._num_waiting = 0
+        """Threads that wait for something new."""
         self._taking = threading.Lock()
         """Guards the readers and what was taken; never asked for under the other."""
         self._readers = [LaneReader(lane, self._changed) for lane in self._writer.lanes.values()]
@@ -344,7 +348,7 @@ class Spool:
         """The oldest record of each lane that has one. Tells of the damage that lay before them."""
         found = [(reader, reader.head(self._done_before)) for reader in self._readers]
         damaged = {(reader.lane.kind, "damaged"): reader.pop_damaged() for reader in self._readers}
-        self._tell(Counter({what: count for what, count in damaged.items() if count}))
+        self._tell({what: count for what, count in damaged.items() if count})
         heads = [(reader, head) for reader, head in found if head is not None]
         with self._changed:
             # Damage may have hidden the highest number when the spool was adopted.
@@ -366,5 +370,9 @@ class Spool:
                 if remaining <= 0:
                     return False
                 seconds = remaining if seconds is None else min(seconds, remaining)
-            self._changed.wait(seconds)
+            self._num_waiting += 1
+            try:
+                self._changed.wait(seconds)
+            finally:
+                self._num_waiting -= 1
             return True

@@ -3,7 +3,7 @@
 import errno
 import fcntl
 import os
-from collections import Counter, deque
+from collections import defaultdict, deque
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +25,7 @@ _SLACK_BYTES = 64 * 1024
 _MAX_UNWRITTEN = 1000
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-Dropped = Counter[tuple[RecordKind, str]]
+Dropped = dict[tuple[RecordKind, str], int]
 """Kind and reason → number of items."""
 
 
@@ -73,13 +73,14 @@ class SpoolWriter:
         self, kind: RecordKind, body: bytes, checksum: int, num_items: int, logged_at: float
     ) -> Dropped:
         """Writes a record behind the others; what was dropped for it, or instead of it."""
-        dropped: Dropped = Counter()
+        dropped: Dropped = defaultdict(int)
         if len(body) > MAX_BODY_BYTES or self.next_seq >= MAX_SEQ:
             dropped[kind, "spool_full"] += num_items
             return dropped
         header = Header(kind, self.next_seq, logged_at, num_items, len(body), checksum)
         self.next_seq += 1
-        self._flush_unwritten(dropped)
+        if self.unwritten:
+            self._flush_unwritten(dropped)
         is_control = LANE_OF_KIND[kind] == CONTROL
         # A start or update must not overtake another one.
         if not (is_control and self.unwritten) and self._write(header, body, dropped):
@@ -92,7 +93,7 @@ class SpoolWriter:
 
     def give_up_unwritten(self) -> Dropped:
         """Writes what is in memory alone, or drops it."""
-        dropped: Dropped = Counter()
+        dropped: Dropped = defaultdict(int)
         self._flush_unwritten(dropped)
         while self.unwritten:
             dropped[self.unwritten.popleft().kind, "spool_full"] += 1
