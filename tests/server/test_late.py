@@ -78,6 +78,20 @@ def test_with_the_end_of_a_writer_nothing_waits_any_more(live: LiveServer) -> No
     assert (found["spool_records"], found["dropped"]) == (0, {"values_invalid": 5})
 
 
+def test_a_run_whose_writer_left_nothing_behind_is_none_with_a_backlog(live: LiveServer) -> None:
+    def with_backlog() -> list[str]:
+        return [run["run_id"] for run in live.get("/service")["runs_with_backlog"]]
+
+    start(live, "r1", "w1")
+    beat(live, "r1", "w1", spool_records=3, spool_bytes=900, spool_oldest_seconds=2.0, dropped={})
+    assert with_backlog() == ["r1"]
+    end(live, "r1", "w1")
+    assert with_backlog() == []
+    # What is lost is told after the end as well.
+    beat(live, "r1", "w1", dropped={"values_invalid": 5})
+    assert with_backlog() == ["r1"]
+
+
 def test_a_run_that_must_be_new_may_be_opened_by_its_writer_once_more(live: LiveServer) -> None:
     body: Json = {"run_id": "r2", "project": "p", "name": "n", "resume": "never", "writer_id": "w1"}
     codes: list[Any] = [live.ingest("POST", "/runs", json=body).status_code for _ in range(2)]

@@ -27,11 +27,15 @@ def add(session: Session, run_pk: int, writer_id: str, **values: Any) -> bool:
 
 
 def change(session: Session, run_pk: int, writer_id: str, **values: Any) -> None:
-    """Sets the given columns of the writer."""
-    if "dropped" in values:
-        values["has_backlog"] = bool(values["spool_records"] or values["dropped"])
-    statement = update(Writer).where(Writer.run_pk == run_pk, Writer.writer_id == writer_id)
-    session.execute(statement.values(**values))
+    """Sets the given columns of the writer; its backlog follows from them."""
+    is_it = (Writer.run_pk == run_pk) & (Writer.writer_id == writer_id)
+    if "spool_records" in values or "dropped" in values:
+        known = session.execute(select(Writer.spool_records, Writer.dropped).where(is_it)).one_or_none()
+        known_records, known_drops = known if known is not None else (0, {})
+        values["has_backlog"] = bool(
+            values.get("spool_records", known_records) or values.get("dropped", known_drops)
+        )
+    session.execute(update(Writer).where(is_it).values(**values))
 
 
 def revive(session: Session, run_pk: int, writer_id: str, state: str) -> bool:
