@@ -20,6 +20,18 @@ from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import RunUpdate
 from collapsewatch.settings import Settings
 
+USUAL: dict[str, list[Any]] = {
+    "group_ids": ["g", "h"],
+    "prompts": ["p <think>", "q <think>"],
+    "responses": ["a</think> b", "\x00\n\u2028 \U0001f600"],
+    "rewards": [0.5, 1],
+    "successes": [True, False],
+    "prompt_token_ids": [[1, 2], []],
+    "response_token_ids": [[3], [4, 5]],
+    "response_log_probs": [[-0.5], [-1.0, 0.0]],
+}
+"""A batch with every plain column."""
+
 COLUMNS: dict[str, Any] = {
     "prompts": ["p <think>", "p <think>", "q <think>"],
     "responses": ["a</think>1", "b</think>2", "c</think>3"],

@@ -12,6 +12,8 @@ from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.encoding import batch_json
 from collapsewatch.errors import InvalidInputError
 
+from .conftest import USUAL
+
 HEAD: dict[str, Any] = {"batch_id": "b1", "step": 3, "logged_at": 1.5, "attempt_id": "a1"}
 TEXTS = st.text(max_size=5) | st.none() | st.integers(0, 3)
 NUMBERS = st.floats() | st.integers() | st.booleans() | st.none()
@@ -74,18 +76,6 @@ def test_a_batch_is_the_same_with_and_without_a_second_look(given_columns: dict[
         assert expected is None
         return
     assert RolloutBatch.model_validate(from_json(sent)) == expected
-
-
-USUAL: dict[str, list[Any]] = {
-    "group_ids": ["g", "h"],
-    "prompts": ["p <think>", "q <think>"],
-    "responses": ["a</think> b", "\x00\n\u2028 \U0001f600"],
-    "rewards": [0.5, 1],
-    "successes": [True, False],
-    "prompt_token_ids": [[1, 2], []],
-    "response_token_ids": [[3], [4, 5]],
-    "response_log_probs": [[-0.5], [-1.0, 0.0]],
-}
 
 
 def test_half_a_surrogate_pair_is_refused_where_it_is() -> None:

@@ -13,6 +13,8 @@ from collapsewatch.columns import plain_columns
 from collapsewatch.contracts.rollouts import RolloutBatch, ScalarPoint
 from collapsewatch.ready import are_ready_columns, ready_values
 
+from .conftest import USUAL
+
 NUMBERS = st.one_of(st.floats(), st.integers(), st.booleans(), st.text(max_size=3), st.none())
 
 
@@ -49,18 +51,6 @@ def test_what_trainers_usually_log_is_ready() -> None:
 )
 def test_what_may_need_cleaning_or_refusing_is_looked_at(values: dict[Any, Any]) -> None:
     assert ready_values(values) is None
-
-
-USUAL: dict[str, list[Any]] = {
-    "group_ids": ["g", "h"],
-    "prompts": ["p <think>", "q <think>"],
-    "responses": ["a</think> b", "\x00\n\u2028 \U0001f600"],
-    "rewards": [0.5, 1],
-    "successes": [True, False],
-    "prompt_token_ids": [[1, 2], []],
-    "response_token_ids": [[3], [4, 5]],
-    "response_log_probs": [[-0.5], [-1.0, 0.0]],
-}
 
 
 def test_what_trainers_usually_send_is_ready() -> None:
