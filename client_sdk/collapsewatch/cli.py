@@ -20,8 +20,8 @@ _SERVER = (
     "sqlalchemy", "starlette", "uvicorn",
 )
 _WORKER = (
-    "numpy", "pydantic_settings", "redis", "regex", "safetensors", "scipy", "sklearn", "tokenizers",
-    "torch", "transformers",
+    "accelerate", "numpy", "peft", "pydantic_settings", "redis", "regex", "safetensors", "scipy", "sklearn",
+    "tokenizers", "torch", "transformers",
 )
 # fmt: on
 
