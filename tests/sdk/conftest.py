@@ -10,15 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 
 import collapsewatch
+from collapsewatch.boundary import Boundary
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import RunUpdate
+from collapsewatch.sender import Sender
 from collapsewatch.settings import Settings
+from collapsewatch.spool import RecordKind, Spool, SpoolMeta
 
 USUAL: dict[str, list[Any]] = {
     "group_ids": ["g", "h"],
@@ -168,6 +172,39 @@ def run(recorder: Recorder) -> Iterator[collapsewatch.Run]:
 def quick_settings(offline_recorder: Recorder) -> Settings:
     """Settings for that server, with retries that a test can wait for."""
     return Settings(url=offline_recorder.url, api_key="k", retry_seconds=0.01, max_retry_seconds=0.05)
+
+
+class Rig:
+    """A sender with its spool, as a run puts them together."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.boundary = Boundary(strict=False)
+        meta = SpoolMeta(settings.url, "run1", "p", "n", "writer1", "attempt1", "host", 1, 1.0)
+        self.spool = Spool.create(folder, meta, max_bytes=10_000_000, on_drop=self._on_drop)
+        self.sender = Sender(self.spool, settings, self.boundary)
+
+    def _on_drop(self, kind: RecordKind, num_items: int, reason: str) -> None:
+        self.boundary.drop(reason, num_items)
+
+    def put(self, kind: RecordKind, body: object, num_items: int = 1) -> None:
+        self.spool.append(kind, json.dumps(body).encode(), num_items=num_items)
+
+    def left(self) -> list[RecordKind]:
+        """What is still there, taken out one after the other."""
+        kinds = []
+        while records := self.spool.take(0):
+            kinds += [record.kind for record in records]
+            self.spool.ack()
+        return kinds
+
+
+@pytest.fixture
+def rig(quick_settings: Settings, tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(quick_settings, tmp_path)
+    rig.put(RecordKind.start, {"run_id": "run1"})
+    yield rig
+    rig.sender.close(0)
+    rig.spool.release()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -9,47 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from collapsewatch.boundary import Boundary
 from collapsewatch.heartbeat import ship_adopted
-from collapsewatch.sender import Sender
 from collapsewatch.settings import Settings
-from collapsewatch.spool import Record, RecordKind, Spool, SpoolMeta
+from collapsewatch.spool import Record, RecordKind, Spool
 from collapsewatch.wire import Request, Verdict, send
 
-from .conftest import Answer, Recorder, Seen
-
-
-class Rig:
-    """A sender with its spool, as a run puts them together."""
-
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        self.boundary = Boundary(strict=False)
-        meta = SpoolMeta(settings.url, "run1", "p", "n", "writer1", "attempt1", "host", 1, 1.0)
-        self.spool = Spool.create(folder, meta, max_bytes=10_000_000, on_drop=self._on_drop)
-        self.sender = Sender(self.spool, settings, self.boundary)
-
-    def _on_drop(self, kind: RecordKind, num_items: int, reason: str) -> None:
-        self.boundary.drop(reason, num_items)
-
-    def put(self, kind: RecordKind, body: object, num_items: int = 1) -> None:
-        self.spool.append(kind, json.dumps(body).encode(), num_items=num_items)
-
-    def left(self) -> list[RecordKind]:
-        """What is still there, taken out one after the other."""
-        kinds = []
-        while records := self.spool.take(0):
-            kinds += [record.kind for record in records]
-            self.spool.ack()
-        return kinds
-
-
-@pytest.fixture
-def rig(quick_settings: Settings, tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(quick_settings, tmp_path)
-    rig.put(RecordKind.start, {"run_id": "run1"})
-    yield rig
-    rig.sender.close(0)
-    rig.spool.release()
+from .conftest import Answer, Recorder, Rig
 
 
 def paths(recorder: Recorder) -> list[tuple[str, str]]:
@@ -188,22 +152,6 @@ def test_a_redirect_does_not_carry_the_key_elsewhere(rig: Rig, recorder: Recorde
     assert rig.left() == [RecordKind.start]
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
-def test_a_refused_start_ends_the_shipping_and_keeps_everything(
-    rig: Rig, recorder: Recorder, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    recorder.answers = lambda seen: Answer(status)
-    rig.put(RecordKind.batch, {})
-    rig.put(RecordKind.scalars, {}, num_items=3)
-    rig.sender.start()
-    assert not rig.sender.close(10).is_drained
-    assert paths(recorder) == [("POST", "/api/v1/runs")]
-    assert rig.boundary.dropped == rig.spool.status().dropped == {}
-    (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert str(rig.spool.folder) in told.getMessage()
-    assert rig.left() == [RecordKind.start, RecordKind.batch, RecordKind.scalars]
-
-
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_key_or_a_run_that_is_gone_keeps_what_was_not_sent(
     rig: Rig, recorder: Recorder, status: int
@@ -235,71 +183,6 @@ def test_the_next_process_ships_what_was_refused_before(
     assert {seen.headers.get("x-collapsewatch-late") for seen in recorder.seen + recorder.beats} == {"1"}
     assert [beat.body["is_alive"] for beat in recorder.beats] == [False]
     assert not rig.spool.folder.exists()
-
-
-def test_one_bad_point_does_not_take_its_neighbours_along(rig: Rig, recorder: Recorder) -> None:
-    def refuse_negative(seen: Seen) -> Answer | None:
-        points = seen.body.get("points", [])
-        return Answer(422) if any(point["step"] < 0 for point in points) else None
-
-    recorder.answers = refuse_negative
-    for step in (1, -1, 2):
-        rig.put(RecordKind.scalars, {"step": step, "values": {"a": 1}}, num_items=2)
-    rig.sender.start()
-    assert rig.sender.close(10).is_drained
-    assert [len(seen.body["points"]) for seen in recorder.of("/scalars")] == [3, 1, 1, 1]
-    assert rig.boundary.dropped == {"values_rejected": 2}
-
-
-def test_what_was_refused_before_an_outage_is_counted_once(rig: Rig, recorder: Recorder) -> None:
-    def refuse_then_fail(seen: Seen) -> Answer | None:
-        steps = [point["step"] for point in seen.body.get("points", [])]
-        if steps == [2]:
-            return Answer(503)
-        return Answer(422) if -1 in steps else None
-
-    recorder.answers = refuse_then_fail
-    for step in (-1, 2, 3):
-        rig.put(RecordKind.scalars, {"step": step, "values": {"a": 1}}, num_items=1)
-    rig.sender.start()
-    assert not rig.sender.close(0.5).is_drained
-    rig.spool.release()
-    adopted = Spool.adopt(rig.spool.folder, max_bytes=10_000_000, on_drop=rig._on_drop)
-    assert adopted is not None
-    assert adopted.status().dropped == {"values_rejected": 1}
-    assert [json.loads(record.body)["step"] for record in adopted.take(0)] == [2, 3]
-    adopted.release()
-
-
-def test_a_refusal_that_nobody_waits_for_is_left_to_the_next_one(
-    rig: Rig, recorder: Recorder, wait_until: Callable[..., None]
-) -> None:
-    asked, answer = threading.Event(), threading.Event()
-
-    def refuse_late(seen: Seen) -> Answer | None:
-        if not seen.path.endswith("/batches"):
-            return None
-        asked.set()
-        answer.wait(20)
-        return Answer(422)
-
-    recorder.answers = refuse_late
-    rig.put(RecordKind.batch, {})
-    rig.sender.start()
-    assert asked.wait(20)
-    rig.sender.close(0.05)
-    rig.spool.release()
-    answer.set()
-    thread = rig.sender._thread
-    assert thread is not None
-    thread.join(20)
-    assert not thread.is_alive()
-    assert rig.boundary.dropped == {}
-    adopted = Spool.adopt(rig.spool.folder, max_bytes=10_000_000, on_drop=rig._on_drop)
-    assert adopted is not None
-    assert adopted.status().dropped == {}
-    assert [record.kind for record in adopted.take(0)] == [RecordKind.batch]
-    adopted.release()
 
 
 def test_what_did_not_make_it_in_time_stays(rig: Rig, offline_recorder: Recorder) -> None:
