@@ -61,6 +61,17 @@ class Boundary:
         with self.guard(doing, reason=reason):
             raise problem
 
+    def catch(
+        self, error: Exception, doing: str, reason: str | None, count: int, level: int = logging.WARNING
+    ) -> bool:
+        """Counts and reports an error that ended a call; whether it ends here, too: not when strict."""
+        if reason is not None:
+            self.drop(reason, count)
+        if self.strict:
+            return False
+        self.tell(doing, error, level)
+        return True
+
     def tell(self, doing: str, error: Exception, level: int = logging.WARNING) -> None:
         """Reports an error in the words that help whoever made the call."""
         if isinstance(error, CollapsewatchError):
@@ -90,12 +101,7 @@ class Guard:
         # The broad catch of the SDK. KeyboardInterrupt and SystemExit are not errors of ours and pass.
         if not isinstance(error, Exception):
             return False
-        if self._reason is not None:
-            self._boundary.drop(self._reason, self._count)
-        if self._boundary.strict:
-            return False
-        self._boundary.tell(self._doing, error, self._level)
-        return True
+        return self._boundary.catch(error, self._doing, self._reason, self._count, self._level)
 
 
 def _told(error: Exception) -> str:

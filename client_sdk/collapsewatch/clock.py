@@ -21,7 +21,9 @@ class Clock:
                 last = self._last
                 # Of several values of one step the last logged counts, so an equal time would be a tie, and
                 # a clock that was set back would let the older value win.
-                now = max(time.time(), math.nextafter(last, math.inf))
+                now = time.time()
+                if now <= last:
+                    now = math.nextafter(last, math.inf)
                 # A signal's handler may have asked in between.
                 if self._last == last:
                     self._last = now

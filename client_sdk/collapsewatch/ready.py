@@ -18,6 +18,7 @@ MAX_ROLLOUTS = 100_000
 _MAX_INT = 2**53
 """A float holds every whole number up to here."""
 
+_FLOATS = {float}
 _MAX_KNOWN_METRICS = 10_000
 _known_metrics: set[str] = set()
 """Metric names that were looked at and are plain."""
@@ -27,7 +28,7 @@ def ready_values(values: object) -> dict[str, float] | None:
     """The values as they are, when they are plain finite numbers under plain names; else None."""
     if type(values) is not dict or not 0 < len(values) <= MAX_VALUES_PER_POINT:
         return None
-    if not _are_numbers(values.values()) or set(map(type, values)) != {str}:
+    if not _are_numbers(values.values()):
         return None
     # A trainer logs the same names at every step.
     if not _known_metrics.issuperset(values):
@@ -55,8 +56,9 @@ def are_ready_columns(columns: Mapping[str, Sequence[Any]]) -> bool:
 def _are_numbers(values: Iterable[Any]) -> bool:
     # The loops are the interpreter's own: a step of Python for each number costs ten times as much.
     kinds = set(map(type, values))
-    if kinds == {float}:
-        return all(map(isfinite, values))
+    if kinds == _FLOATS:
+        # One that is not finite makes the sum so, and only then, or beyond 1e308, is it worth the looking.
+        return isfinite(sum(values)) or all(map(isfinite, values))
     return kinds <= {float, int} and all(
         -_MAX_INT <= value <= _MAX_INT or _is_float(value) for value in values
     )

@@ -1,10 +1,7 @@
 """The run: what a trainer holds, and how it is opened."""
 
-import atexit
 import logging
 import os
-import sys
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -35,18 +32,14 @@ from collapsewatch.delivery import Delivery, End
 from collapsewatch.encoding import batch_json, point_json
 from collapsewatch.errors import DeliveryError, InvalidInputError
 from collapsewatch.launcher import Launch, launch_of
+from collapsewatch.lifetime import open_runs
 from collapsewatch.names import random_run_name
 from collapsewatch.opening import Resume, run_start, warn_scattered
 from collapsewatch.plain import plain_step, plain_value
 from collapsewatch.ready import MAX_VALUES_PER_POINT, ready_values
-from collapsewatch.reentry import forget_deferred, one_at_a_time
+from collapsewatch.reentry import one_at_a_time
 from collapsewatch.settings import Mode, Settings, load_settings
 from collapsewatch.spool import RecordKind
-
-EXIT_SECONDS = 10.0
-"""How long the interpreter's exit may wait for runs that were not finished."""
-
-_open_runs: "set[Run]" = set()
 
 
 def init(
@@ -143,7 +136,7 @@ class Run:
         if settings.mode != "disabled":
             rank = None if launch is None else launch.rank
             self._delivery = Delivery(start, settings, boundary, mode=settings.mode, rank=rank)
-            _open_runs.add(self)
+            open_runs.add(self)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -244,19 +237,26 @@ class Run:
             values: name → number; whatever `float()` takes, text excepted.
             step: the step last named to this run when absent; before any was named, `from_step` or 0.
         """
-        if not self._is_sending("values"):
+        delivery = self._delivery
+        if delivery is None or self._state != "open":
+            self._is_sending("values")
             return
-        problems: list[InvalidInputError] = []
-        num_values = len(values) if type(values) is dict else 1
-        with self._boundary.guard("log", reason="values_invalid", count=num_values):
+        # As good as the context manager, which would take longer to come and go than the writing does.
+        try:
             number = self._last_step if step is None else plain_step(step)
             ready = ready_values(values)
             if ready is not None:
                 logged_at = CLOCK.now()
                 body = point_json(number, ready, logged_at)
-                self._delivery_now.append_body(RecordKind.scalars, body, len(ready), logged_at)
+                delivery.append_body(RecordKind.scalars, body, len(ready), logged_at)
                 self._last_step = number
                 return
+        except Exception as error:
+            if not self._boundary.catch(error, "log", "values_invalid", _num_values(values)):
+                raise
+            return
+        problems: list[InvalidInputError] = []
+        with self._boundary.guard("log", reason="values_invalid", count=_num_values(values)):
             kept, problems = finite_values(values)
             for start in range(0, len(kept), MAX_VALUES_PER_POINT):
                 chunk = dict(kept[start : start + MAX_VALUES_PER_POINT])
@@ -299,7 +299,7 @@ class Run:
         Raises:
             DeliveryError: under `COLLAPSEWATCH_STRICT=1`, when something did not arrive.
         """
-        _open_runs.discard(self)
+        open_runs.discard(self)
         if self._state != "open":
             return
         self._state = "finished"
@@ -363,7 +363,7 @@ class Run:
         if end.num_left and self.mode == "online":
             raise DeliveryError(f"not delivered yet: {end.num_left} records; to send them: {end.command}")
 
-    def _leave_to_parent(self) -> None:
+    def leave_to_parent(self) -> None:
         """In a forked child: no thread, no spool, and new locks, for a fork may copy a held one."""
         self._state = "forked"
         if self._delivery is not None:
@@ -371,23 +371,5 @@ class Run:
         self._boundary = Boundary(strict=self._boundary.strict)
 
 
-def _finish_at_exit() -> None:
-    """Sends what open runs still hold when the interpreter exits, for a bounded time over all of them."""
-    deadline = time.monotonic() + EXIT_SECONDS
-    uncaught = getattr(sys, "last_value", None)
-    # An interactive session keeps its last error there too, long after it went on.
-    has_failed = uncaught is not None and not hasattr(sys, "ps1")
-    for run in list(_open_runs):
-        run.finish(max(0.0, deadline - time.monotonic()), state="failed" if has_failed else "finished")
-
-
-def _leave_runs_to_parent() -> None:
-    for run in list(_open_runs):
-        run._leave_to_parent()
-    _open_runs.clear()
-    forget_deferred()
-
-
-atexit.register(_finish_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_runs_to_parent)
+def _num_values(values: object) -> int:
+    return len(values) if type(values) is dict else 1

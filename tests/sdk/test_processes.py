@@ -198,8 +198,8 @@ def test_an_exit_while_the_server_is_away_is_bounded_and_says_where_the_rest_is(
 ) -> None:
     done = script(
         """
-        import collapsewatch, collapsewatch.run
-        collapsewatch.run.EXIT_SECONDS = 0.2
+        import collapsewatch, collapsewatch.lifetime
+        collapsewatch.lifetime.EXIT_SECONDS = 0.2
         run = collapsewatch.init("p", "n")
         run.log({"a": 1})
         """,

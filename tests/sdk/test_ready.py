@@ -1,3 +1,4 @@
+import json
 import math
 from typing import Any
 
@@ -11,6 +12,7 @@ from collapsewatch import ready
 from collapsewatch.arguments import finite_values
 from collapsewatch.columns import plain_columns
 from collapsewatch.contracts.rollouts import RolloutBatch, ScalarPoint
+from collapsewatch.encoding import point_json
 from collapsewatch.ready import are_ready_columns, ready_values
 
 from .conftest import USUAL
@@ -88,12 +90,15 @@ def test_group_ids_that_cannot_be_names_are_left_to_the_wire_type() -> None:
     assert not are_ready_columns({**USUAL, "group_ids": [["g"], ["h"]]})
 
 
-def test_names_that_only_look_like_known_ones_are_looked_at() -> None:
+def test_a_name_of_another_type_that_equals_a_known_one_is_that_name() -> None:
     class Text(str):
         pass
 
     assert ready_values({"seen before": 1.0}) is not None
-    assert ready_values({Text("seen before"): 1.0}) is None
+    ready = ready_values({Text("seen before"): 1.0})
+    assert ready is not None
+    assert json.loads(point_json(1, ready, 2.0))["values"] == {"seen before": 1.0}
+    assert ready_values({Text("not seen"): 1.0}) is None
 
 
 def test_the_known_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,7 @@ def test_what_the_disk_did_not_take_is_counted_when_the_run_ends(
         raise OSError(28, "no space left on device")
 
     folder = folder_of(offline_run)
-    monkeypatch.setattr(os, "pwritev", full)
+    monkeypatch.setattr(os, "pwrite", full)
     offline_run.set_scorer("lexical")
     offline_run.finish()
     monkeypatch.undo()

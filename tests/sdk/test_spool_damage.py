@@ -70,6 +70,25 @@ def test_a_damaged_record_costs_itself_and_is_counted(tmp_path: Path, offset: in
     assert spool.is_drained
 
 
+@pytest.mark.parametrize("offset", [0, 30, HEADER_BYTES - 1, HEADER_BYTES, RECORD_BYTES - 1])
+@pytest.mark.parametrize("number", range(6))
+def test_a_damaged_record_in_a_row_of_values_costs_itself_and_is_counted(
+    tmp_path: Path, offset: int, number: int
+) -> None:
+    names = [f"s{k}" for k in range(6)]
+    folder = left_spool(tmp_path, names)
+    (path,) = segments(folder, "scalars")
+    raw = bytearray(path.read_bytes())
+    raw[number * RECORD_BYTES + offset] ^= 0x10
+    path.write_bytes(raw)
+    dropped: Dropped = []
+    spool = adopted(folder, dropped)
+    assert names_in(spool) == [name for name in names if name != f"s{number}"]
+    assert sum(count for _, count, _ in dropped) == 1
+    assert spool.is_drained
+    assert spool.status().num_bytes == 0
+
+
 def test_damage_is_not_counted_again_by_the_next_process(tmp_path: Path) -> None:
     folder = left_spool(tmp_path)
     (path,) = segments(folder, "rollouts")

@@ -19,6 +19,7 @@ from collapsewatch.spool.records import (
     find_record,
     header_of,
     read_body,
+    records_in_row,
 )
 
 json_bodies = st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3).map(
@@ -71,6 +72,29 @@ def found_in(data: bytes) -> tuple[list[Record], bool]:
 @given(st.lists(records(bodies=st.binary(max_size=50)), max_size=5))
 def test_what_was_written_is_read(written: list[Record]) -> None:
     assert found_in(b"".join(map(encoded, written))) == (written, False)
+
+
+@settings(deadline=None)
+@given(st.lists(records(), max_size=6), st.integers(0, 2**40), st.data())
+def test_a_row_ends_where_a_number_is_missing_or_a_byte_was_changed(
+    written: list[Record], seq: int, data: st.DataObject
+) -> None:
+    row = [record._replace(seq=seq + place) for place, record in enumerate(written)]
+    raw = b"".join(map(encoded, row))
+    assert records_in_row(raw, seq) == row
+    assert records_in_row(raw, seq + 1) == []
+    broken = data.draw(st.integers(0, len(row)))
+    gap = [*row[:broken], *(record._replace(seq=record.seq + 1) for record in row[broken:])]
+    assert records_in_row(b"".join(map(encoded, gap)), seq) == row[:broken]
+    if broken < len(row):
+        place = sum(record.num_bytes for record in row[:broken])
+        place += data.draw(st.integers(0, row[broken].num_bytes - 1))
+        changed = bytearray(raw)
+        changed[place] ^= 1
+        assert records_in_row(bytes(changed), seq) == row[:broken]
+    cut = data.draw(st.integers(0, len(raw)))
+    whole = [record for record in row if sum(r.num_bytes for r in row[: record.seq - seq + 1]) <= cut]
+    assert records_in_row(raw[:cut], seq) == whole
 
 
 @settings(deadline=None)

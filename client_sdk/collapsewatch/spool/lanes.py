@@ -5,7 +5,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from collapsewatch.spool.records import Header, RecordKind
+from collapsewatch.spool.records import HEADER_BYTES, Header, Record, RecordKind
 from collapsewatch.spool.segments import Segment, segment_path, write_record
 
 CONTROL, SCALARS, ROLLOUTS = "control", "scalars", "rollouts"
@@ -47,12 +47,19 @@ class Lane:
         Raises:
             OSError: it cannot be written; the lane is as it was.
         """
-        active = self._active_segment()
-        assert active.descriptor is not None
+        active = self._active
+        if (
+            active is None
+            or active.descriptor is None
+            or active.size >= self._segment_bytes
+            or time.monotonic() >= self._next_look
+        ):
+            active = self._active_segment()
+            assert active.descriptor is not None
         start = active.size
         try:
             write_record(active.descriptor, start, raw_header, body)
-            active.size += header.num_bytes
+            active.size += HEADER_BYTES + header.num_body_bytes
         except BaseException:
             # Also when Ctrl-C came in between: a part of a record must not lie between whole ones.
             active.size = start
@@ -73,6 +80,16 @@ class Lane:
         """Counts a record of the segment as taken."""
         segment.num_taken += 1
         self._add(segment, header, -1)
+
+    def take_row(self, segment: Segment, records: list[Record]) -> None:
+        """Counts records of the segment, which is not gone, as taken."""
+        num_bytes = sum(record.num_bytes for record in records)
+        segment.num_taken += len(records)
+        segment.left_records -= len(records)
+        segment.left_items -= sum(record.num_items for record in records)
+        segment.left_bytes -= num_bytes
+        self.left_records -= len(records)
+        self.left_bytes -= num_bytes
 
     def come_to(self, end: int, segment: Segment, *, is_complete: bool) -> None:
         """The reader has read the segment up to here; complete, when no more will come into it."""
@@ -157,9 +174,12 @@ class Lane:
 
     def _add(self, segment: Segment, header: Header, count: int = 1) -> None:
         if not segment.is_gone:
-            segment.add(header, count)
+            num_bytes = count * (HEADER_BYTES + header.num_body_bytes)
+            segment.left_records += count
+            segment.left_items += count * header.num_items
+            segment.left_bytes += num_bytes
             self.left_records += count
-            self.left_bytes += count * header.num_bytes
+            self.left_bytes += num_bytes
 
     def _forget_left(self, segment: Segment) -> None:
         self.left_records -= segment.left_records

@@ -43,8 +43,7 @@ _CODES = {RecordKind.start: 1, RecordKind.update: 2, RecordKind.batch: 3, Record
 _KINDS = {code: kind for kind, code in _CODES.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One thing to send."""
 
     kind: RecordKind
@@ -149,6 +148,24 @@ def find_record(read: ReadAt, start: int, end: int) -> Found:
         is_after_damage = is_after_damage or not is_torn
         offset = end if following is None else following
     return Found(None, end, is_after_damage)
+
+
+def records_in_row(chunk: bytes, seq: int) -> list[Record]:
+    """The sound records at the start of the chunk that are numbered without a gap from `seq` on."""
+    records: list[Record] = []
+    start = 0
+    while True:
+        header = decode_header(chunk[start : start + HEADER_BYTES])
+        if header is None or header.seq != seq:
+            return records
+        kind, _, logged_at, num_items, num_body_bytes, body_checksum = header
+        start += HEADER_BYTES
+        body = chunk[start : start + num_body_bytes]
+        if len(body) != num_body_bytes or zlib.crc32(body) != body_checksum:
+            return records
+        records.append(Record(kind, body, num_items, logged_at, seq))
+        start += num_body_bytes
+        seq += 1
 
 
 def read_body(read: ReadAt, found: Found) -> bytes | None:

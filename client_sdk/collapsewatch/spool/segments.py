@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from collapsewatch.spool.records import HEADER_BYTES, Header, find_record
+from collapsewatch.spool.records import Header, find_record
 
 _BLOCK_BYTES = 64 * 1024
 _PIECE_BYTES = 64 * 1024
@@ -162,10 +162,9 @@ def write_record(descriptor: int, offset: int, header: bytes, body: bytes) -> No
     Raises:
         OSError: it does not fit on the disk, or cannot be written.
     """
-    assert len(header) == HEADER_BYTES
-    if len(body) <= _PIECE_BYTES and os.pwritev(descriptor, (header, body), offset) == HEADER_BYTES + len(
-        body
-    ):
+    num_bytes = len(header) + len(body)
+    # Of two small parts one call makes one more cheaply than two parts are handed over.
+    if num_bytes <= _PIECE_BYTES and os.pwrite(descriptor, header + body, offset) == num_bytes:
         return
     rest = memoryview(body)
     num_written = os.pwritev(descriptor, (header, rest[:_PIECE_BYTES]), offset)

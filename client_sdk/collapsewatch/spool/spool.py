@@ -176,7 +176,7 @@ class Spool:
             logged_at: seconds since 1970; now when it is 0.
         """
         checksum = zlib.crc32(body)
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 dropped: Dropped = {(kind, "closed"): num_items}
             else:
@@ -274,8 +274,10 @@ class Spool:
 
     def _make_locks(self) -> None:
         # Reentrant: a signal's handler may read the counts in the middle of a call.
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
         """Guards the lanes and their counts; held for a write at most."""
+        self._changed = threading.Condition(self._lock)
+        """The same lock."""
         self._num_waiting = 0
         """Threads that wait for something new."""
         self._taking = threading.Lock()
@@ -317,6 +319,8 @@ class Spool:
             else:
                 self._take_head(reader, head)
                 num_items += head.header.num_items
+                if head.header.kind is RecordKind.scalars and self._taken:
+                    num_items += self._take_row(reader, limit, num_items)
 
     def _take_head(self, reader: LaneReader, head: Head) -> None:
         header = head.header
@@ -327,6 +331,23 @@ class Spool:
                 self._taken.append(record)
                 self._taken_from.append(head.segment)
                 self._writer.taken_bytes += header.num_bytes
+
+    def _take_row(self, reader: LaneReader, limit: int, num_items: int) -> int:
+        """Takes the scalars that follow on the last one, beside `num_items`; the number of their items."""
+        segment, records = reader.take_row(
+            self._taken[-1],
+            below=limit,
+            max_records=MAX_RECORDS_PER_TAKE - len(self._taken),
+            max_bytes=MAX_BYTES_PER_TAKE - self._writer.taken_bytes,
+            max_items=MAX_ITEMS_PER_TAKE - num_items,
+        )
+        if segment is None:
+            return 0
+        with self._changed:
+            self._taken += records
+            self._taken_from += [segment] * len(records)
+            self._writer.taken_bytes += sum(record.num_bytes for record in records)
+        return sum(record.num_items for record in records)
 
     def _take_unwritten(self, record: Record) -> bool:
         """Takes a record from memory; False when it was written to its lane meanwhile."""

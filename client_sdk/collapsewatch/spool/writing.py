@@ -10,6 +10,7 @@ from pathlib import Path
 from collapsewatch.spool.folders import SpoolMeta, remake_folder
 from collapsewatch.spool.lanes import CONTROL, LANE_OF_KIND, ROLLOUTS, SCALARS, Lane
 from collapsewatch.spool.records import (
+    HEADER_BYTES,
     MAX_BODY_BYTES,
     MAX_SEQ,
     Header,
@@ -53,6 +54,8 @@ class SpoolWriter:
             name: Lane(name, folder, segment_bytes, found.get(name, []))
             for name in (CONTROL, SCALARS, ROLLOUTS)
         }
+        self._all_lanes = tuple(self.lanes.values())
+        self._lane_of_kind = {kind: self.lanes[name] for kind, name in LANE_OF_KIND.items()}
         self._folder = folder
         self._meta = meta
         self._lock_descriptor: int | None = lock
@@ -116,9 +119,10 @@ class SpoolWriter:
 
     def _write(self, header: Header, body: bytes, dropped: Dropped) -> bool:
         """Whether the record is on disk. Pushes out older ones as far as that helps."""
-        if not self._make_room(header, dropped):
+        limit = self._max_bytes - HEADER_BYTES - header.num_body_bytes - self.taken_bytes
+        if self._lane_bytes() > limit and not self._make_room(header, limit, dropped):
             return False
-        lane = self.lanes[LANE_OF_KIND[header.kind]]
+        lane = self._lane_of_kind[header.kind]
         raw_header = encode_header(header)
         has_restored = False
         least_left: int | None = None
@@ -139,11 +143,8 @@ class SpoolWriter:
                 if not self._drop_oldest(header.kind, dropped):
                     return False
 
-    def _make_room(self, header: Header, dropped: Dropped) -> bool:
-        """Brings what waits below the budget, the new record included; False when it cannot fit in."""
-        limit = self._max_bytes - header.num_bytes - self.taken_bytes
-        if self._lane_bytes() <= limit:
-            return True
+    def _make_room(self, header: Header, limit: int, dropped: Dropped) -> bool:
+        """Brings what waits down to the limit; False when the record cannot fit in."""
         is_control = LANE_OF_KIND[header.kind] == CONTROL
         fixed = self.lanes[CONTROL].left_bytes
         if header.kind is RecordKind.batch:
@@ -156,7 +157,8 @@ class SpoolWriter:
         return True
 
     def _lane_bytes(self) -> int:
-        return sum([lane.left_bytes for lane in self.lanes.values()])
+        control, scalars, rollouts = self._all_lanes
+        return control.left_bytes + scalars.left_bytes + rollouts.left_bytes
 
     def _drop_oldest(self, for_kind: RecordKind, dropped: Dropped) -> bool:
         """Pushes out the oldest segment that may go for a record of this kind; False when there is none."""
