@@ -224,6 +224,24 @@ def test_what_a_process_left_that_died_in_making_its_folder_goes_after_a_while(t
     assert not stale.exists()
 
 
+def test_what_looks_like_a_remainder_and_is_somebody_elses_stays(tmp_path: Path) -> None:
+    # `collapsewatch sync DIR` may be told any folder, such as a home.
+    for name in (".photos.new", "notes/.drafts.done"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "mine.txt").write_text("dear to me")
+        (tmp_path / name / "meta.json").write_text("{}")
+        os.utime(tmp_path / name, (0, 0))
+    left = tmp_path / "run" / ".w1.done"
+    left.mkdir(parents=True)
+    for name in ("meta.json", "lock", "cursor", "cursor.new", "rollouts-00000001.seg"):
+        (left / name).touch()
+    os.utime(left, (0, 0))
+    assert list(writer_folders(tmp_path)) == []
+    assert (tmp_path / ".photos.new" / "mine.txt").exists()
+    assert (tmp_path / "notes" / ".drafts.done" / "mine.txt").exists()
+    assert not left.exists()
+
+
 def test_spools_in_the_temporary_folder_are_found_as_well(
     tmp_path: Path, quick_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

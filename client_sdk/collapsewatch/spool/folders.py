@@ -20,6 +20,8 @@ _VERSION = 1
 _MAX_META_BYTES = 64 * 1024
 _STALE_SECONDS = 3600.0
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+_FILE_NAME = re.compile(r"meta\.json|lock|cursor(\.new)?|[a-z]+-\d+\.seg")
+"""Of every file in a writer's folder."""
 
 
 class SpoolError(CollapsewatchError):
@@ -197,5 +199,10 @@ def _remove_stale(hidden: Path) -> None:
     if not hidden.name.endswith((".new", ".done")):
         return
     with suppress(OSError):
-        if time.time() - hidden.stat().st_mtime > _STALE_SECONDS:
+        # The folder that is searched may be anybody's: what holds a single file that is not of a spool stays.
+        if time.time() - hidden.stat().st_mtime > _STALE_SECONDS and all(map(_is_of_spool, hidden.iterdir())):
             shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _is_of_spool(path: Path) -> bool:
+    return _FILE_NAME.fullmatch(path.name) is not None and path.is_file() and not path.is_symlink()
