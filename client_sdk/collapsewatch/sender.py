@@ -171,7 +171,8 @@ class Sender:
 
     def _ship_guarded(self, client: "httpx.Client", records: Sequence[Record]) -> bool:
         try:
-            is_done = self._ship(client, records)
+            # After a failure one by one, so that it costs no record but its own.
+            is_done = (self._ship_singly if self._failures else self._ship)(client, records)
         except Exception as error:  # noqa: BLE001 - the SDK boundary: one record must not stop the rest
             self._failures += 1
             told = f"{type(error).__name__}: {error}"
@@ -179,8 +180,10 @@ class Sender:
                 self._boundary.report(f"failure: {told}", "will try again: %s", told)
                 self._pause(self._settings.retry_seconds, None)
                 return False
-            self._drop(records, told)
-            is_done = True
+            # It was the first: any success before it would have begun the count anew.
+            self._drop(records[:1], told)
+            self._spool.ack(1)
+            is_done = False
         self._failures = 0
         return is_done
 
@@ -201,13 +204,18 @@ class Sender:
             # Nobody waits for this any more: who ships the rest hears the same, and counts it.
             return False
         if len(records) > 1:
-            # One bad point must not take its neighbours along; each is done with as soon as it is known.
-            for record in records:
-                if not self._ship(client, [record]):
-                    return False
-                self._spool.ack(1)
-            return True
+            # One bad point must not take its neighbours along.
+            return self._ship_singly(client, records)
         self._drop(records, verdict.reason)
+        return True
+
+    def _ship_singly(self, client: "httpx.Client", records: Sequence[Record]) -> bool:
+        """The same; each is acknowledged as soon as it is done with."""
+        for record in records:
+            if not self._ship(client, [record]):
+                return False
+            self._spool.ack(1)
+            self._failures = 0
         return True
 
     def _insist(self, client: "httpx.Client", records: Sequence[Record]) -> Verdict | None:
@@ -233,7 +241,9 @@ class Sender:
         """Waits; a run that is being finished is in a hurry, but does what the server asked for."""
         limit = max(0.0, self._deadline - time.monotonic())
         if retry_after_seconds is not None:
-            self._stopped.wait(min(retry_after_seconds, limit))
+            # `Retry-After: 0` is legal, and would be one request after the other for as long as it is said.
+            asked_seconds = max(retry_after_seconds, min(seconds, _CLOSING_PAUSE_SECONDS))
+            self._stopped.wait(min(asked_seconds, limit))
         elif self._is_late:
             self._stopped.wait(min(seconds, limit))
         elif self._closing.is_set():

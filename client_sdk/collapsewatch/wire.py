@@ -132,10 +132,11 @@ def send(client: "httpx.Client", request: Request) -> Verdict:
 
 def verdict_of(status: int, headers: Mapping[str, str], text: str) -> Verdict:
     """What an answer means for what was sent."""
+    is_ours = headers.get("content-type", "").startswith("application/json")
+    if ((200 <= status < 300 and status != 204) or status in (401, 403, 404)) and not is_ours:
+        # Such as the page of a proxy that wants a login, or one whose server is being started again.
+        return Verdict(Outcome.retry, f"answered {status}, but not in the way of a collapsewatch server")
     if 200 <= status < 300:
-        if status != 204 and not headers.get("content-type", "").startswith("application/json"):
-            # Such as the page of a proxy that wants a login.
-            return Verdict(Outcome.retry, f"answered {status}, but not in the way of a collapsewatch server")
         return Verdict(Outcome.accepted)
     if 300 <= status < 400:
         target = headers.get("location", "nowhere")
@@ -163,9 +164,9 @@ def _retry_after(value: str | None) -> float | None:
     except ValueError:
         try:
             when = parsedate_to_datetime(value)
-        except ValueError:
+            seconds = (when.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        except (ValueError, OverflowError):
             return None
-        seconds = (when.astimezone(UTC) - datetime.now(UTC)).total_seconds()
     return None if math.isnan(seconds) else min(max(seconds, 0.0), _MAX_RETRY_AFTER_SECONDS)
 
 

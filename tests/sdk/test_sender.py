@@ -273,6 +273,47 @@ def test_an_unforeseen_failure_costs_one_record_at_most(
     assert rig.boundary.dropped.get("batches_rejected", 0) == num_lost
 
 
+def test_an_unforeseen_failure_costs_none_of_the_values_beside_it(
+    rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_on_one(client: httpx.Client, request: Request) -> Verdict:
+        if b'"step":-1' in request.body.replace(b" ", b""):
+            raise RuntimeError("unforeseen")
+        return send(client, request)
+
+    monkeypatch.setattr("collapsewatch.sender.send", fail_on_one)
+    for step in (1, -1, 2, -1, 3):
+        rig.put(RecordKind.scalars, {"step": step}, num_items=2)
+    rig.sender.start()
+    assert rig.sender.close(20).is_drained
+    points = [point["step"] for seen in recorder.of("/scalars") for point in seen.body["points"]]
+    assert points == [1, 2, 3]
+    assert rig.boundary.dropped == rig.spool.status().dropped == {"values_rejected": 4}
+
+
+def test_a_server_that_says_to_come_again_at_once_is_not_asked_in_a_loop(
+    quick_settings: Settings, recorder: Recorder, tmp_path: Path
+) -> None:
+    rig = Rig(replace(quick_settings, retry_seconds=0.4, max_retry_seconds=0.4), tmp_path)
+    rig.put(RecordKind.start, {})
+    recorder.answers = lambda seen: Answer(503, {"Retry-After": "0"})
+    rig.sender.start()
+    assert not rig.sender.close(1.5).is_drained
+    assert 2 <= len(recorder.seen) <= 9
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_page_of_a_proxy_is_no_word_of_the_server(rig: Rig, recorder: Recorder, status: int) -> None:
+    # As of a proxy that finds no server behind it while that is started again.
+    tries = count(1)
+    page = Answer(status, {"Content-Type": "text/plain"}, "404 page not found")
+    recorder.answers = lambda seen: page if next(tries) in (2, 3) else None
+    rig.put(RecordKind.batch, {"n": 1})
+    rig.sender.start()
+    assert rig.sender.close(20).is_drained
+    assert len(recorder.of("/batches")) == 3
+
+
 def test_a_spool_that_cannot_be_read_for_a_while_is_read_later(
     rig: Rig, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

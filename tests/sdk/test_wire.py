@@ -43,6 +43,11 @@ def test_retry_after_may_be_a_date() -> None:
     assert 50 <= seconds <= 60
 
 
+@pytest.mark.parametrize("date", ["Mon, 01 Jan 0001 00:00:00 -0000", "Fri, 31 Dec 9999 23:59:59 -2359"])
+def test_a_date_that_no_clock_can_tell_is_no_date(date: str) -> None:
+    assert verdict_of(503, {"retry-after": date}, "").outcome is Outcome.retry
+
+
 @pytest.mark.parametrize("status", [402, 405, 407, 421, 426, 451])
 def test_what_is_wrong_with_the_way_costs_no_data(status: int) -> None:
     assert verdict_of(status, {}, "").outcome is Outcome.barred
