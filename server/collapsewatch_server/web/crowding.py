@@ -15,7 +15,9 @@ MAX_NAMES = 2_000_000
 MAX_VALUES = 24_000_000
 """Values in arrays and objects; ids and log-probs of 1,024 rollouts of 8,000 tokens are 16 million."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Nothing is tried twice, and one that is never closed goes to the end: else a few megabytes of `\"` would
+# take hours, in which no other thread runs.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def refuse_crowded(document: bytes | bytearray) -> None:
