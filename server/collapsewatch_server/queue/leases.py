@@ -97,6 +97,10 @@ class JobQueue:
             raise
         return held
 
+    def missed(self) -> None:
+        """Notes that a worker said that it has its job, and was turned away."""
+        self._hearing.lost()
+
     def fail(self, job_id: int, failure: JobFailure) -> str:
         """Status of the job after the failure; a worker that has lost its lease changes nothing.
 

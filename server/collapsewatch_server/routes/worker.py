@@ -1,11 +1,13 @@
 """What workers call: claim a job, keep it, hand in what came of it."""
 
 import time
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response, status
 
 from collapsewatch.contracts.scoring import ClaimRequest, Job, JobFailure, Lease, LeaseState, ScoringResult
+from collapsewatch_server.errors import TooBusy
 from collapsewatch_server.reading.views import Accepted, JobStatusView
 from collapsewatch_server.web.bodies import SMALL_BODY_BYTES
 from collapsewatch_server.web.deps import (
@@ -53,7 +55,18 @@ async def claim(
     return Response(status_code=status.HTTP_204_NO_CONTENT)
 
 
-@router.post("/jobs/{job_id}/beat", openapi_extra=request_body(Lease))
+async def _hears_of_refusals(services: ServicesDep) -> AsyncIterator[None]:
+    """Around all else, so that no lease ends because its worker was told to come again."""
+    try:
+        yield
+    except TooBusy:
+        services.queue.missed()
+        raise
+
+
+@router.post(
+    "/jobs/{job_id}/beat", openapi_extra=request_body(Lease), dependencies=[Depends(_hears_of_refusals)]
+)
 async def beat(
     place: AdmittedWork,
     caller: WorkerCaller,
