@@ -364,7 +364,7 @@ class AlertRow(Base):
 
 
 class EventRow(Base):
-    """Something that the page may want to know. Rows are only ever added; the id is the SSE id."""
+    """Something that the page may want to know. Rows never change; the id is the SSE id."""
 
     __tablename__ = "events"
     __table_args__ = (Index(None, "run_pk", "id"), {"sqlite_autoincrement": True})

@@ -200,10 +200,10 @@ class Reading:
         with self._database.read_session() as session:
             return events.after(session, event_id, run_id, limit)
 
-    def newest_event_id(self) -> int:
-        """Id of the newest event; 0 when there is none."""
+    def kept_event_ids(self) -> tuple[int, int]:
+        """Ids of the oldest and the newest event that are kept; (1, 0) when there never was one."""
         with self._database.read_session() as session:
-            return events.newest_id(session)
+            return events.kept_ids(session)
 
 
 def _of_whole_batch(result: BatchResult | None) -> dict[str, Any]:

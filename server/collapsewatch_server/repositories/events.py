@@ -1,9 +1,9 @@
-"""Live events as rows. Rows are only ever added, and their ids become visible in order."""
+"""Live events as rows: added with ids that become visible in order, and removed from the oldest on."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import func, select, text
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import is_postgresql, now
@@ -54,6 +54,29 @@ def after(session: Session, event_id: int, run_id: str | None, limit: int) -> li
     return [StoredEvent(*row) for row in session.execute(statement.order_by(EventRow.id).limit(limit))]
 
 
-def newest_id(session: Session) -> int:
-    """Id of the newest event; 0 when there is none."""
-    return session.scalar(select(func.max(EventRow.id))) or 0
+def kept_ids(session: Session) -> tuple[int, int]:
+    """Ids of the oldest and the newest event that are kept; (1, 0) when there never was one."""
+    # Two look-ups: of both at once SQLite makes a walk through the whole table.
+    ends = (select(end(EventRow.id)).scalar_subquery() for end in (func.min, func.max))
+    oldest, newest = session.execute(select(*ends)).one()
+    return (1, 0) if oldest is None else (oldest, newest)
+
+
+def last_spare_id(session: Session, *, keep_seconds: float, max_kept: int, limit: int) -> int | None:
+    """Id up to which events are too old, or too many; none when all are kept.
+
+    The newest always stays: from it everybody can tell what they have missed.
+
+    Args:
+        limit: of so many ids at most is told at once.
+    """
+    oldest, newest = kept_ids(session)
+    first = select(EventRow.id, EventRow.created_at).order_by(EventRow.id).limit(limit).subquery()
+    too_old = session.scalar(select(func.max(first.c.id)).where(first.c.created_at < now() - keep_seconds))
+    last = min(max(too_old or 0, newest - max_kept), oldest + limit - 1, newest - 1)
+    return last if last >= oldest else None
+
+
+def remove_up_to(session: Session, event_id: int) -> None:
+    """Removes this event and all that are older."""
+    session.execute(delete(EventRow).where(EventRow.id <= event_id))

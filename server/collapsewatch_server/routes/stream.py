@@ -32,14 +32,17 @@ async def stream(
 
     A new stream begins with `hello`, which carries the newest id. One that resumes, by the header
     `Last-Event-ID` or the parameter of that name, begins with what it has missed: nothing is lost by a broken
-    connection or a restart of the server. `data` is `{"run_id", "project", "step"?, "scope"?, …}`.
+    connection or a restart of the server. Events are kept for a day, the last million of them: one that
+    resumes after an older one begins with `hello` too, and has to load again what it shows.
+    `data` is `{"run_id", "project", "step"?, "scope"?, …}`.
     """
     reading = services.reading
     # The browser's own header is the newer of the two when it reconnects by itself.
     start = last_event_id if last_event_id is not None else resume_after
-    newest = await run_in_threadpool(reading.newest_event_id)
-    # An id that is still to come is from a database that is no more; waiting for it would be silence.
-    if start is None or start > newest:
+    oldest, newest = await run_in_threadpool(reading.kept_event_ids)
+    # An id that is still to come is from a database that is no more; waiting for it would be silence. What
+    # came between one of long ago and the oldest is gone.
+    if start is None or not oldest - 1 <= start <= newest:
         start = newest
         yield ServerSentEvent(
             event="hello", id=str(start), data={"last_event_id": start}, retry=_RECONNECT_MILLISECONDS

@@ -31,6 +31,7 @@ from collapsewatch_server.reading.answers import Reading
 from collapsewatch_server.reading.service import ServiceReading
 from collapsewatch_server.repeating import Repeated
 from collapsewatch_server.results.writer import Results
+from collapsewatch_server.retention import SECONDS_BETWEEN_LOOKS, Retention
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import Run
 from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, TINY_BODY_BYTES, read_model
@@ -149,6 +150,7 @@ def build_services(settings: ServerSettings) -> Services:
             Repeated("reconciler", queue.reconcile, settings.reconcile_seconds),
             Repeated("watch", watch.look, settings.watch_seconds),
             Repeated("late folds", results.late.look, settings.reconcile_seconds),
+            Repeated("retention", Retention(database).look, SECONDS_BETWEEN_LOOKS),
         ),
     )
 
