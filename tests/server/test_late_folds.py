@@ -11,7 +11,8 @@ from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import RunStart
 from collapsewatch.contracts.scoring import ScoringResult
 from collapsewatch_server.auth import Caller, Purpose
-from collapsewatch_server.repositories import late_folds, metrics
+from collapsewatch_server.repositories import attempts, late_folds, metrics
+from collapsewatch_server.results.folding import fold_some
 from collapsewatch_server.results.late import LateFolds
 from collapsewatch_server.results.writer import Results
 from collapsewatch_server.settings import ServerSettings
@@ -168,3 +169,33 @@ def test_states_of_another_version_are_folded_anew_once(services: Services) -> N
 def behind(services: Services) -> bool:
     with services.database.read_session() as session:
         return bool(late_folds.behind(session))
+
+
+def test_one_that_cannot_be_folded_keeps_no_other_waiting(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.runs.start_run(CALLER, RunStart(run_id="s", project="p", name="n"))
+    with services.database.write_session() as session:
+        for run_pk in (1, 2):
+            (attempt,) = attempts.of_run(session, run_pk).attempts
+            late_folds.note(session, run_pk, "first_turn", {attempt.pk: 0})
+
+    def fold_but_the_first(session: Any, target: Any, *arguments: Any) -> Any:
+        if target.run_pk == 1:
+            raise ValueError("a result that this version cannot read")
+        return fold_some(session, target, *arguments)
+
+    monkeypatch.setattr("collapsewatch_server.results.late.fold_some", fold_but_the_first)
+    late = LateFolds(services.database, lambda: None)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="cannot read"):
+            late.look()
+    assert waiting(services) == [1]
+    monkeypatch.undo()
+    late.look()
+    assert waiting(services) == []
+
+
+def waiting(services: Services) -> list[int]:
+    with services.database.read_session() as session:
+        return [one.run_pk for one in late_folds.behind(session)]

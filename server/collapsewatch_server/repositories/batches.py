@@ -1,14 +1,14 @@
 """Accepted batches and what workers found out about them, as rows."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from collapsewatch.contracts.scoring import ScoringResult
 from collapsewatch_server.attempts import Segment
 from collapsewatch_server.db import insert, now
-from collapsewatch_server.tables import Batch, BatchResult
+from collapsewatch_server.tables import Batch, BatchResult, EvaluationRow
 
 
 def content_hash(session: Session, run_pk: int, batch_id: str) -> str | None:
@@ -69,6 +69,7 @@ def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bo
         BatchResult.run_pk == run_pk,
         BatchResult.attempt_pk == segment.attempt_pk,
         BatchResult.step >= segment.from_step,
+        BatchResult.superseded.is_not(superseded),
     )
     if segment.until_step is not None:
         statement = statement.where(BatchResult.step < segment.until_step)
@@ -81,6 +82,48 @@ def newest_result(session: Session, run_pk: int) -> BatchResult | None:
         BatchResult.run_pk == run_pk, BatchResult.current, ~BatchResult.superseded
     )
     return session.scalar(statement.order_by(BatchResult.step.desc()).limit(1))
+
+
+class LoggedStep(NamedTuple):
+    """A batch, as far as it decides what is scored."""
+
+    step: int
+    scorer: dict[str, Any] | None
+    is_evaluated: bool
+
+
+class UnscoredResult(NamedTuple):
+    """A result, as far as it says what was not scored."""
+
+    absent: dict[str, str]
+    is_evaluated: bool
+
+
+def newest_steps(session: Session, run_pk: int, attempt_pk: int, limit: int) -> list[LoggedStep]:
+    """The attempt's batches of its last steps, the last first; of shards the first of each step."""
+    statement = select(Batch.step, Batch.scorer, _is_evaluated(Batch.id)).where(
+        Batch.run_pk == run_pk, Batch.attempt_pk == attempt_pk, Batch.shard_index == 0
+    )
+    rows = session.execute(statement.order_by(Batch.step.desc()).limit(limit))
+    return [LoggedStep(*row) for row in rows]
+
+
+def newest_results(
+    session: Session, run_pk: int, attempt_pk: int, every_steps: int, limit: int
+) -> list[UnscoredResult]:
+    """The attempt's results of its last steps that `every_steps` divides, the last first."""
+    statement = select(BatchResult.absent, _is_evaluated(BatchResult.batch_pk)).where(
+        BatchResult.run_pk == run_pk,
+        BatchResult.attempt_pk == attempt_pk,
+        BatchResult.current,
+        BatchResult.step % every_steps == 0,
+    )
+    rows = session.execute(statement.order_by(BatchResult.step.desc()).limit(limit))
+    return [UnscoredResult(*row) for row in rows]
+
+
+def _is_evaluated(batch_pk: InstrumentedAttribute[int]) -> ColumnElement[bool]:
+    return select(EvaluationRow.id).where(EvaluationRow.batch_pk == batch_pk).exists()
 
 
 def result_of(session: Session, batch_pk: int) -> tuple[BatchResult, Batch]:

@@ -100,6 +100,7 @@ def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bo
         EvaluationRow.run_pk == run_pk,
         EvaluationRow.attempt_pk == segment.attempt_pk,
         EvaluationRow.step >= segment.from_step,
+        EvaluationRow.superseded.is_not(superseded),
     )
     if segment.until_step is not None:
         statement = statement.where(EvaluationRow.step < segment.until_step)

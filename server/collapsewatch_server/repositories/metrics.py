@@ -98,6 +98,7 @@ def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bo
         MetricPoint.run_pk == run_pk,
         MetricPoint.attempt_pk == segment.attempt_pk,
         MetricPoint.step >= segment.from_step,
+        MetricPoint.superseded.is_not(superseded),
     )
     if segment.until_step is not None:
         statement = statement.where(MetricPoint.step < segment.until_step)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import insert, is_postgresql, now
@@ -99,3 +99,13 @@ def lock(session: Session, run_pk: int) -> None:
     """
     if is_postgresql(session):
         session.execute(select(Run.id).where(Run.id == run_pk).with_for_update(key_share=True))
+
+
+def take_time(session: Session) -> None:
+    """Lets the statements of this transaction run for as long as they need.
+
+    A long run has millions of values, and PostgreSQL marks 100,000 of them in a second. A statement that is
+    given up is given up each time that the trainer tries again.
+    """
+    if is_postgresql(session):
+        session.execute(text("SET LOCAL statement_timeout = 0"))

@@ -79,15 +79,20 @@ class LateFolds:
         self._ring = ring
         self._chunk = chunk
         self._patience_seconds = patience_seconds
+        self._failed: set[tuple[int, str]] = set()
 
     def look(self) -> None:
         """Folds what is due, for about a second; the rest waits for the next look."""
         until = time.monotonic() + _LOOK_SECONDS
         with self._database.read_session() as session:
             due = [one for one in late_folds.behind(session) if self._is_due(session, one)]
+        # One that cannot be folded ends the look each time, and nobody else's may wait for it.
+        due.sort(key=lambda one: (one.run_pk, one.scope) in self._failed)
         for one in due:
+            self._failed.add((one.run_pk, one.scope))
             while time.monotonic() < until and self._fold_piece(one.run_pk, one.scope):
                 pass
+            self._failed.discard((one.run_pk, one.scope))
 
     def _is_due(self, session: Session, one: Behind) -> bool:
         if one.has_begun or not jobs.any_open(session, one.run_pk):

@@ -6,9 +6,10 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE, TRAINER_SCOPE
 from collapsewatch_server.attempts import Lineages, Segment, changed_from, moved
-from collapsewatch_server.repositories import batches, evaluations, late_folds, metrics
+from collapsewatch_server.repositories import batches, evaluations, late_folds, metrics, runs
 from collapsewatch_server.repositories.events import Event
-from collapsewatch_server.results.folding import ScopeOfRun, refold, unfold
+from collapsewatch_server.results.folding import ScopeOfRun, unfold
+from collapsewatch_server.results.late import fold_or_put_off
 from collapsewatch_server.tables import Run
 
 log = logging.getLogger(__name__)
@@ -17,12 +18,14 @@ log = logging.getLogger(__name__)
 def change_hands(session: Session, run: Run, project: str, before: Lineages, after: Lineages) -> list[Event]:
     """Events of what changed for the page: nothing while every step keeps its owner.
 
-    Marks what other attempts replayed, and folds again along every lineage that changed. What a single
-    attempt sends stays its own, so a run that was never resumed pays nothing for this.
+    Marks what other attempts replayed, and folds again along every lineage that changed: at once if it is
+    little, else piece by piece after this transaction. What a single attempt sends stays its own, so a run
+    that was never resumed pays nothing for this.
     """
     from_steps = changed_from(before, after) if len(after.attempts) > 1 else {}
     if not from_steps:
         return []
+    runs.take_time(session)
     moves = moved(before, after)
     for move in moves:
         if move.before_pk is not None:
@@ -38,7 +41,8 @@ def change_hands(session: Session, run: Run, project: str, before: Lineages, aft
         # What is put off would otherwise not reach those who build on it from now on.
         if late_folds.is_behind(session, run.id, scope):
             late_folds.note(session, run.id, scope, from_steps)
-        found += refold(session, target, from_steps, alerts_changed=True)
+        # What is put off begins at once: what the rules said of the steps that moved is partly gone.
+        found += fold_or_put_off(session, target, from_steps, is_replaced=True)
     if not moves or all(move.before_pk is None for move in moves):
         return found
     log.info("steps superseded", extra={"run": run.run_id, "step": moves[0].from_step})
