@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,30 @@ import torch
 from transformers import PreTrainedModel
 
 from collapsewatch_worker.remote.engines import EngineKind, RemoteModel, remote_model
+from collapsewatch_worker.remote.patience import Patience
+from tests.worker.small_server import SmallServer
 
 Answer = tuple[int, Any]
 """Status and what is sent: text as it is, all else as JSON."""
+CUT: Answer = (0, None)
+"""The connection is closed without an answer, as by a server that ends."""
+CUT_IN_THE_MIDDLE: Answer = (0, "{")
+"""The same after the beginning of a good answer."""
 
 
-class EngineServer:
+class EngineServer(SmallServer):
     """Keeps what it is asked to score; `script` goes before the truth, `spoil` changes good answers."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, port: int = 0) -> None:
         self.model = model
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.keys: set[str | None] = set()
-        self.script: list[Answer] = []
+        self.script: list[Answer | None] = []
         self.headers: dict[str, str] = {}
         self.spoil: Callable[[Any], Any] = lambda answer: answer
         self.delay_seconds = 0.0
         self.most_at_once = 0
+        self._is_ended = False
         self._at_once = 0
         self._lock = threading.Lock()
         engine = self
@@ -51,6 +58,12 @@ class EngineServer:
 
             def _send(self, answer: Answer) -> None:
                 status, document = answer
+                if status == 0 or engine._is_ended:
+                    self.close_connection = True
+                    self.wfile.write(
+                        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{" if document == "{" else b""
+                    )
+                    return
                 content = (document if isinstance(document, str) else json.dumps(document)).encode()
                 self.send_response(status)
                 for name, value in engine.headers.items():
@@ -62,26 +75,12 @@ class EngineServer:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
+        super().__init__(Handler, port)
 
-            def handle_error(self, request: object, client_address: object) -> None:
-                pass  # a client that gave up waiting closes its connection
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def end(self) -> None:
+        """As `stop`, with the connections that are open."""
+        self._is_ended = True
+        self.stop()
 
     def handle(self, path: str, body: dict[str, Any], key: str | None) -> Answer:
         if "token_ids_logprob" in body:
@@ -164,16 +163,17 @@ class VllmServer(EngineServer):
     has_token_route = True
     max_model_len = 64
     block_size = 4
+    root = "/models/runs/7/step-40"
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__(model)
+    def __init__(self, model: PreTrainedModel, port: int = 0) -> None:
+        super().__init__(model, port)
         self._cached: set[tuple[str, tuple[int, ...]]] = set()
         self.num_tokens_computed = 0
 
     def get(self, path: str) -> Answer:
         if path != "/v1/models":
             return 404, {"detail": "Not Found"}
-        base = {"id": "policy", "root": "/models/runs/7/step-40", "parent": None}
+        base = {"id": "policy", "root": self.root, "parent": None}
         adapter = {"id": "adapter-3", "root": "/models/adapters/3", "parent": "policy"}
         cards = [{**base, "max_model_len": self.max_model_len}, {**adapter, "max_model_len": None}]
         return 200, {"object": "list", "data": cards}
@@ -236,5 +236,5 @@ def npy_in_base64(values: Any) -> str:
 
 def remote(server: EngineServer, **options: Any) -> RemoteModel:
     kind: EngineKind = "sglang" if isinstance(server, SglangServer) else "vllm"
-    options = {"api_key": None, "tokenizer": None, **options}
+    options = {"api_key": None, "tokenizer": None, "patience": Patience(0.0), **options}
     return remote_model(kind, server.url, **options)

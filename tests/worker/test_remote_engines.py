@@ -18,6 +18,7 @@ from collapsewatch_worker.errors import (
 )
 from collapsewatch_worker.remote import http_calls
 from collapsewatch_worker.remote.engines import EngineKind, remote_model
+from collapsewatch_worker.remote.patience import Patience
 from collapsewatch_worker.scoring.engine import cross_log_probs
 from tests.worker.engine_server import EngineServer, SglangServer, VllmServer, npy_in_base64, remote
 from tests.worker.job_server import free_port
@@ -190,7 +191,7 @@ def test_a_lasting_failure_may_be_tried_again_later(server: EngineServer) -> Non
 
 def test_an_engine_that_is_not_there_is_unavailable() -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    model = remote_model("sglang", url, api_key=None, tokenizer=None)
+    model = remote_model("sglang", url, api_key=None, tokenizer=None, patience=Patience(0.0))
     with pytest.raises(EngineUnavailable, match="ConnectError"):
         model.cross_log_probs(PROMPTS, REASONINGS, temperature=1.0)
 

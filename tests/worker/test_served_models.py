@@ -20,7 +20,7 @@ from collapsewatch_worker.models.served import ServedModels
 from collapsewatch_worker.scoring.engine import cross_log_probs
 from collapsewatch_worker.settings import WorkerSettings
 from tests.worker.batches import job
-from tests.worker.engine_server import SglangServer
+from tests.worker.engine_server import Answer, SglangServer
 
 PROMPTS = [[1, 2, 3], [4, 5]]
 REASONINGS = [[6, 7, 8], [9, 3], [11], [5, 10]]
@@ -53,11 +53,11 @@ def settings(server: SglangServer, folder: Path, **changes: Any) -> WorkerSettin
         engine="sglang",
         engine_url=server.url,
         engine_key=SecretStr("key-of-the-engine"),
-        **changes,
+        **{"engine_patience_seconds": 0.0, **changes},
     )
 
 
-def answer(server: SglangServer, folder: Path, checkpoint: str) -> Scored | Failed:
+def answer(server: SglangServer, folder: Path, checkpoint: str, **changes: Any) -> Scored | Failed:
     rollouts = [
         Rollout(
             group_id=str(row // 2),
@@ -69,7 +69,7 @@ def answer(server: SglangServer, folder: Path, checkpoint: str) -> Scored | Fail
     batch = RolloutBatch(batch_id="b", step=40, rollouts=rollouts, reasoning_tags=tags)
     asked = job(ScorerConfig(kind=ScorerKind.policy, checkpoint=checkpoint))
     open_blob_store(str(folder / "blobs")).write(asked.blob_keys[0], pack_batch(batch))
-    message = JobScorer(settings(server, folder).for_scoring("worker-1")).answer(asked)
+    message = JobScorer(settings(server, folder, **changes).for_scoring("worker-1")).answer(asked)
     assert isinstance(message, Scored | Failed)
     return message
 
@@ -99,6 +99,22 @@ def test_a_job_for_another_checkpoint_than_the_engine_serves_fails(
     assert isinstance(message, Failed)
     assert message.failure.error.startswith("CheckpointNotReady")
     assert message.failure.retry
+
+
+def test_a_job_waits_for_the_weights_of_its_batch(
+    server: SglangServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, looks = server.get, []
+
+    def later(path: str) -> Answer:
+        looks.append(path)
+        server.weight_version = "runs/8/step-39" if len(looks) < 3 else "runs/8/step-40"
+        return get(path)
+
+    monkeypatch.setattr(server, "get", later)
+    message = answer(server, tmp_path, "runs/8/step-{step}", engine_patience_seconds=60.0)
+    assert isinstance(message, Scored)
+    assert looks[:3] == ["/model_info"] * 3
 
 
 def test_only_batches_without_token_ids_need_the_folder(server: SglangServer, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class ScoringSettings(BaseModel):
     engine: Engine
     engine_url: str | None
     engine_key: SecretStr | None
+    engine_patience_seconds: float
     log_level: LogLevel
 
     @field_serializer("engine_key", when_used="json")
@@ -98,6 +99,8 @@ class WorkerSettings(BaseSettings):
     """Address of that server, which must serve the policy that is scored."""
     engine_key: SecretStr | None = None
     """Key of that server, when it asks for one."""
+    engine_patience_seconds: Annotated[float, Field(ge=0)] = 120.0
+    """How long that server is waited for while it is away, or has not loaded the checkpoint yet."""
     num_torch_threads: Annotated[int, Field(ge=1)] | None = None
     """CPU threads of one scoring process; PyTorch's own choice when absent."""
     max_job_seconds: Annotated[float, Field(gt=0)] = 3600.0
@@ -172,6 +175,7 @@ class WorkerSettings(BaseSettings):
             engine=self.engine,
             engine_url=self.engine_url,
             engine_key=self.engine_key,
+            engine_patience_seconds=self.engine_patience_seconds,
             log_level=self.log_level,
         )
 

@@ -2,6 +2,7 @@
 
 from collapsewatch_worker.models.tokenizer_files import tokenizer_below
 from collapsewatch_worker.remote.engines import remote_model
+from collapsewatch_worker.remote.patience import Patience
 from collapsewatch_worker.scorers import ScoringModel
 from collapsewatch_worker.settings import ScoringSettings
 
@@ -16,16 +17,22 @@ class ServedModels:
         self._url = settings.engine_url
         self._key = settings.engine_key.get_secret_value() if settings.engine_key else None
         self._roots = settings.checkpoint_roots
+        self._patience = Patience(settings.engine_patience_seconds)
 
     def load(
         self, checkpoint: str, *, needs_tokenizer: bool = False, pattern: str | None = None
     ) -> ScoringModel:
-        """The served model; scoring fails when the engine says that it serves another checkpoint.
+        """The served model; scoring waits while the engine says that it serves another checkpoint.
 
         The folder is looked at only when the batch may need a tokenizer, and need not be here: a batch
         that cannot do without one fails when it is cut.
         """
         tokenizer = tokenizer_below(self._roots, checkpoint) if needs_tokenizer else None
         return remote_model(
-            self._kind, self._url, api_key=self._key, tokenizer=tokenizer, checkpoint=checkpoint
+            self._kind,
+            self._url,
+            api_key=self._key,
+            tokenizer=tokenizer,
+            checkpoint=checkpoint,
+            patience=self._patience,
         )

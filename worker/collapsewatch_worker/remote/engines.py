@@ -8,15 +8,22 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from collapsewatch_worker.batches.partition import Tokenizer
-from collapsewatch_worker.errors import BatchNotScorable
+from collapsewatch_worker.errors import BatchNotScorable, CheckpointNotReady, EngineUnavailable
 from collapsewatch_worker.metrics.arrays import Floats
-from collapsewatch_worker.remote.http_calls import ANSWER_SECONDS, EngineApi, engine_address
+from collapsewatch_worker.remote.http_calls import (
+    ANSWER_SECONDS,
+    PATIENCE_SECONDS,
+    EngineApi,
+    EngineChanged,
+    engine_address,
+)
+from collapsewatch_worker.remote.patience import Patience
 from collapsewatch_worker.remote.replies import Engine, Pair, Serving
 from collapsewatch_worker.remote.sglang import SglangEngine
 from collapsewatch_worker.remote.vllm import VllmEngine
@@ -28,6 +35,9 @@ Ids = tuple[int, ...]
 
 NUM_AT_ONCE = 16
 """Requests under way at once: enough for an engine to batch, few beside the rollouts it may serve."""
+NUM_ROUNDS = 3
+"""How often an evaluation is begun before weights that change meanwhile end it."""
+_LOOK_SECONDS = 0.5
 
 
 def remote_model(
@@ -39,6 +49,7 @@ def remote_model(
     checkpoint: str | None = None,
     num_at_once: int = NUM_AT_ONCE,
     answer_seconds: float = ANSWER_SECONDS,
+    patience: Patience | None = None,
 ) -> "RemoteModel":
     """The model of an engine; the engine is first called when something is scored.
 
@@ -49,6 +60,8 @@ def remote_model(
             or its last folders. None scores with whatever is loaded.
         num_at_once: requests under way at once, at least 1.
         answer_seconds: how long one answer may take before it is asked for again.
+        patience: how long an engine that is away, or that serves something else, is waited for. Share one
+            between the models of a worker.
 
     Raises:
         ValueError: an unknown kind, a bad address or number.
@@ -58,7 +71,8 @@ def remote_model(
     if num_at_once < 1:
         raise ValueError(f"num_at_once must be at least 1, got {num_at_once}")
     address = engine_address(url)
-    return RemoteModel(kind, address, api_key, tokenizer, checkpoint, num_at_once, answer_seconds)
+    patience = patience or Patience(PATIENCE_SECONDS)
+    return RemoteModel(kind, address, api_key, tokenizer, checkpoint, num_at_once, answer_seconds, patience)
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,19 +86,23 @@ class RemoteModel:
     checkpoint: str | None
     num_at_once: int
     answer_seconds: float
+    patience: Patience = field(compare=False)
 
     def cross_log_probs(
         self, prompts: Sequence[Sequence[int]], reasonings: Sequence[Sequence[int]], *, temperature: float
     ) -> Floats:
         """Log-probability of each reasoning under each prompt [R, P], nats summed over its tokens.
 
-        An empty reasoning has the empty sum, 0. Equal prompts and equal reasonings are asked for once.
+        An empty reasoning has the empty sum, 0. Equal prompts and equal reasonings are asked for once. All
+        numbers are of the same weights, as far as the engine lets that be known: when they change, or the
+        connection is lost and another engine may have come up, everything is asked for again.
 
         Raises:
             BatchNotScorable: a temperature other than 1, an empty prompt, a negative token id, a pair that is
                 too long, or anything else that the engine refuses about the request.
-            CheckpointNotReady: the engine serves another model, or its weights changed meanwhile.
-            EngineUnavailable: no answer, after several tries.
+            CheckpointNotReady: the engine serves another model for longer than patience lasts, or its weights
+                changed meanwhile, again and again.
+            EngineUnavailable: no answer, as long as patience lasted, or lost connections again and again.
             EngineNotUsable: a refused key, or answers that are not log-probabilities of these tokens.
         """
         if temperature != 1.0:
@@ -99,26 +117,66 @@ class RemoteModel:
         sums_RP = np.zeros((len(reasonings), len(prompts)), dtype=np.float64)
         if not rows_of or not columns_of:
             return sums_RP
-        for pair, total in self._totals(list(columns_of), list(rows_of)):
+        for pair, total in self._totals(list(columns_of), list(rows_of)).items():
             sums_RP[np.ix_(rows_of[pair.reasoning], columns_of[pair.prompt])] = total
         return sums_RP
 
-    def _totals(self, prompts: list[Ids], reasonings: list[Ids]) -> Iterator[tuple[Pair, float]]:
-        """(pair, nats of its reasoning) of every pair of distinct prompts and reasonings."""
+    def _totals(self, prompts: list[Ids], reasonings: list[Ids]) -> dict[Pair, float]:
+        """Nats of the reasoning of every pair of distinct prompts and reasonings, all of the same weights."""
         started = time.monotonic()
+        for number in range(1, NUM_ROUNDS + 1):
+            try:
+                totals = self._round(prompts, reasonings)
+            except EngineChanged as change:
+                reason, is_cut = str(change), change.is_cut
+                log.warning("engine changed, scoring begins anew", extra={"reason": reason, "round": number})
+            else:
+                facts = {"engine": self.kind, "num_pairs": len(totals)}
+                log.info("engine scored", extra={**facts, "seconds": time.monotonic() - started})
+                return totals
+        failed = f"{reason} while the batch was scored, the last of {NUM_ROUNDS} times"
+        raise EngineUnavailable(failed) if is_cut else CheckpointNotReady(failed)
+
+    def _round(self, prompts: list[Ids], reasonings: list[Ids]) -> dict[Pair, float]:
+        """The same; EngineChanged when they are not of the same weights, or may not be."""
+        totals: dict[Pair, float] = {}
         with EngineApi(
-            self.address, self.api_key, num_connections=self.num_at_once, answer_seconds=self.answer_seconds
+            self.address,
+            self.api_key,
+            num_connections=self.num_at_once,
+            answer_seconds=self.answer_seconds,
+            patience_seconds=self.patience.seconds,
         ) as api:
             engine: Engine = SglangEngine(api) if self.kind == "sglang" else VllmEngine(api)
-            serving = engine.serving(self.checkpoint)
+            serving = self._awaited(engine)
+            api.hold()
             _check_length(prompts, reasonings, serving)
             engine.check_vocabulary(max(map(max, (*prompts, *reasonings))))
             with ThreadPoolExecutor(self.num_at_once, thread_name_prefix="engine") as pool:
                 for wave in _waves(prompts, reasonings):
-                    yield from _scored_wave(pool, api, engine, serving, wave)
-        seconds = time.monotonic() - started
-        num_pairs = len(prompts) * len(reasonings)
-        log.info("engine scored", extra={"engine": self.kind, "num_pairs": num_pairs, "seconds": seconds})
+                    totals.update(_scored_wave(pool, api, engine, serving, wave))
+            if (now := engine.serving(self.checkpoint)) != serving:
+                raise EngineChanged(f"the engine went over from {serving.source} to {now}")
+        return totals
+
+    def _awaited(self, engine: Engine) -> Serving:
+        """What the engine serves, once that is the checkpoint.
+
+        Given back at once, the job would use up all its starts while the trainer still writes its weights.
+        """
+        started = time.monotonic()
+        while True:
+            found = engine.serving(self.checkpoint)
+            if isinstance(found, Serving):
+                self.patience.came()
+                return found
+            seconds = time.monotonic() - started
+            if not self.patience.may_come(seconds, has_moved_on=found.is_later):
+                so_far = "" if found.is_later else f", after {seconds:.0f} s"
+                raise CheckpointNotReady(
+                    f"the engine serves {found}, not the checkpoint {self.checkpoint!r}{so_far}"
+                )
+            time.sleep(min(_LOOK_SECONDS, self.patience.seconds))
 
 
 def _waves(prompts: list[Ids], reasonings: list[Ids]) -> Iterator[list[Pair]]:
@@ -149,9 +207,10 @@ def _scored_wave(
         api.stop()
         for future in waiting:
             future.cancel()
-    for future in done:
-        if (error := future.exception()) is not None:
-            raise error
+    errors = [error for future in done if (error := future.exception()) is not None]
+    # An engine that is being started anew may refuse strange things, which are no fault of the batch.
+    for error in sorted(errors, key=lambda error: not isinstance(error, EngineChanged)):
+        raise error
     for future in done:
         yield pairs[future], float(future.result().sum())
 

@@ -16,15 +16,16 @@ Read in the source of sglang 0.5.23, and run against such a server on a CPU:
 
 from typing import Any
 
-from collapsewatch_worker.errors import CheckpointNotReady, EngineNotUsable, EngineUnavailable
+from collapsewatch_worker.errors import EngineNotUsable
 from collapsewatch_worker.metrics.arrays import Floats
-from collapsewatch_worker.remote.http_calls import Document, EngineApi
+from collapsewatch_worker.remote.http_calls import Document, EngineApi, EngineChanged
 from collapsewatch_worker.remote.replies import (
+    Other,
     Pair,
     Serving,
     checked_log_probs,
     is_checkpoint,
-    serves_another,
+    is_later,
 )
 
 # Sent back in place of ids at the vocabulary's end.
@@ -37,7 +38,7 @@ class SglangEngine:
     def __init__(self, api: EngineApi) -> None:
         self._api = api
 
-    def serving(self, checkpoint: str | None) -> Serving:
+    def serving(self, checkpoint: str | None) -> Serving | Other:
         """The one model of the server; a checkpoint is its path, its served name or its weight version."""
         try:
             info = self._api.get("model_info")
@@ -48,9 +49,12 @@ class SglangEngine:
         weight_version = None if version is None else str(version)
         served = [str(name) for name in (info.get("model_path"), info.get("served_model_name")) if name]
         if checkpoint is not None and not _is_loaded(checkpoint, served, weight_version):
-            versions = [] if weight_version is None else [f"weight version {weight_version}"]
-            raise serves_another([*dict.fromkeys(served), *versions], checkpoint)
-        return Serving(name=None, max_tokens=None, weight_version=weight_version)
+            versions = [] if weight_version is None else [weight_version]
+            return Other(
+                (*dict.fromkeys(served), *(f"weight version {name}" for name in versions)),
+                any(is_later(name, checkpoint) for name in [*served, *versions]),
+            )
+        return Serving(name=None, max_tokens=None, weight_version=weight_version, source=tuple(served))
 
     def check_vocabulary(self, highest_token_id: int) -> None:
         """As `replies.Engine`: a batch of another tokenizer must not end a server that trains a policy."""
@@ -65,7 +69,7 @@ class SglangEngine:
         )
 
     def token_log_probs(self, pair: Pair, serving: Serving) -> Floats:
-        """As `replies.Engine`; also CheckpointNotReady when the weights changed since `serving` was asked."""
+        """As `replies.Engine`; also EngineChanged when the weights are others than `serving` says."""
         reply = self._api.post(
             "generate",
             {
@@ -74,13 +78,13 @@ class SglangEngine:
                 "return_logprob": True,
                 "logprob_start_len": len(pair.prompt) - 1,
             },
+            why_again=_abort,
         )
         meta = _meta_info(reply)
         version = meta.get("weight_version")
         if version is not None and serving.weight_version not in (None, str(version)):
-            raise CheckpointNotReady(
-                f"the engine's weights changed from version {serving.weight_version} to {version} "
-                "while the batch was scored"
+            raise EngineChanged(
+                f"the engine's weights changed from version {serving.weight_version} to {version}"
             )
         return checked_log_probs([entry[0] for entry in _entries(meta, pair)])
 
@@ -98,10 +102,16 @@ def _meta_info(reply: Document) -> Document:
     meta = reply.get("meta_info")
     if not isinstance(meta, dict):
         raise EngineNotUsable("the engine's reply has no `meta_info`: is it an SGLang server?")
-    reason = meta.get("finish_reason")
-    if isinstance(reason, dict) and reason.get("type") == "abort":
-        raise EngineUnavailable(f"the engine aborted the request: {str(reason.get('message'))[:300]}")
     return meta
+
+
+def _abort(reply: Document) -> str | None:
+    """Why the engine gave the request up. Trainers have it abort all requests before they write weights."""
+    meta = reply.get("meta_info")
+    reason = meta.get("finish_reason") if isinstance(meta, dict) else None
+    if isinstance(reason, dict) and reason.get("type") == "abort":
+        return f"the engine aborted the request: {str(reason.get('message'))[:300]}"
+    return None
 
 
 def _entries(meta: Document, pair: Pair) -> list[list[Any]]:

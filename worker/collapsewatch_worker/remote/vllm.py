@@ -14,8 +14,9 @@ Read in the source of vllm 0.33.0, and run against a vllm 0.32.0 server on a CPU
   then all pairs go by the other route.
 - Neither is divided by a temperature. A server started with `--logprobs-mode raw_logits` returns logits.
 - At least one token is sampled, so a pair must be shorter than `max_model_len`.
-- An impossible token's log-prob is sent as -9999.
-- Replies do not say of which weights they are, so weights that change meanwhile go unnoticed.
+- An impossible token's log-prob, -inf, is sent as -9999.
+- Replies do not say of which weights they are. What shows is another list of models, and a lost connection
+  of a server that was started anew; weights that a trainer writes into a running server go unnoticed.
 """
 
 import base64
@@ -30,17 +31,20 @@ from collapsewatch_worker.errors import BatchNotScorable, EngineNotUsable, Engin
 from collapsewatch_worker.metrics.arrays import Floats
 from collapsewatch_worker.remote.http_calls import Document, EngineApi
 from collapsewatch_worker.remote.replies import (
+    Other,
     Pair,
     Serving,
     checked_log_probs,
     is_checkpoint,
-    serves_another,
+    is_later,
 )
 
 log = logging.getLogger(__name__)
 
 _GENERATE = "inference/v1/generate"
 _COMPLETIONS = "v1/completions"
+# Sent in place of -inf, which JSON cannot hold. No real log-prob of one token comes near it.
+_IMPOSSIBLE = -9999.0
 
 
 class VllmEngine:
@@ -49,11 +53,12 @@ class VllmEngine:
     def __init__(self, api: EngineApi) -> None:
         self._api = api
         self._has_token_route = True
+        self._has_answered = False
         # Cached blocks of this evaluation only: the engine's own rollouts would fill blocks past the prompt,
         # and blocks of older weights would be wrong.
         self._cache_salt = secrets.token_hex(16)
 
-    def serving(self, checkpoint: str | None) -> Serving:
+    def serving(self, checkpoint: str | None) -> Serving | Other:
         """A checkpoint is the name or path of a served model or LoRA adapter; None takes the base model."""
         cards = self._api.get("v1/models").get("data")
         if not isinstance(cards, list) or not all(
@@ -64,14 +69,15 @@ class VllmEngine:
             fitting = [card for card in cards if not card.get("parent")]
         else:
             fitting = [
-                card
-                for card in cards
-                if is_checkpoint(str(card["id"]), checkpoint) or is_checkpoint(card.get("root"), checkpoint)
+                card for card in cards if any(is_checkpoint(name, checkpoint) for name in _names(card))
             ]
         if not fitting:
-            raise serves_another([str(card["id"]) for card in cards], checkpoint or "any")
-        limit = _max_tokens(fitting[0], cards)
-        return Serving(name=str(fitting[0]["id"]), max_tokens=limit, weight_version=None)
+            moved_on = checkpoint is not None and any(
+                is_later(name, checkpoint) for card in cards for name in _names(card)
+            )
+            return Other(tuple(str(card["id"]) for card in cards), moved_on)
+        names = _names(fitting[0])
+        return Serving(names[0], _max_tokens(fitting[0], cards), weight_version=None, source=names)
 
     def check_vocabulary(self, highest_token_id: int) -> None:
         """Nothing: a vLLM server checks every token id itself."""
@@ -83,6 +89,8 @@ class VllmEngine:
         try:
             log_probs_T = self._by_token_route(pair, serving)
         except (BatchNotScorable, EngineNotUsable, EngineUnavailable) as refusal:
+            if self._has_answered:
+                raise
             log_probs_T = self._by_completions(pair, serving)
             # The pair itself was good, so it is the route that is not.
             self._has_token_route = False
@@ -91,6 +99,7 @@ class VllmEngine:
                 extra={"reason": str(refusal)},
             )
             return log_probs_T
+        self._has_answered = True
         return self._by_completions(pair, serving) if log_probs_T is None else log_probs_T
 
     def _by_token_route(self, pair: Pair, serving: Serving) -> Floats | None:
@@ -110,11 +119,13 @@ class VllmEngine:
                     "skip_reading_prefix_cache": False,
                 },
             },
+            # Servers without the route may say so by a status 500.
+            is_patient=self._has_answered,
         )
         if "prompt_token_id_logprobs" not in reply:
             raise EngineNotUsable("the engine's reply has no `prompt_token_id_logprobs`")
         encoded = reply["prompt_token_id_logprobs"]
-        return None if encoded is None else checked_log_probs(_matrix(encoded, len(pair.reasoning)).tolist())
+        return None if encoded is None else _log_probs(_matrix(encoded, len(pair.reasoning)).tolist())
 
     def _by_completions(self, pair: Pair, serving: Serving) -> Floats:
         reply = self._api.post(
@@ -127,7 +138,18 @@ class VllmEngine:
                 "prompt_logprobs": 0,
             },
         )
-        return checked_log_probs(_reasoning_values(reply, pair))
+        return _log_probs(_reasoning_values(reply, pair))
+
+
+def _names(card: Document) -> tuple[str, ...]:
+    """The name by which requests call the model, then its path."""
+    return (str(card["id"]), *([str(card["root"])] if card.get("root") else []))
+
+
+def _log_probs(values: list[object]) -> Floats:
+    log_probs_T = checked_log_probs(values)
+    log_probs_T[log_probs_T <= _IMPOSSIBLE] = -np.inf
+    return log_probs_T
 
 
 def _max_tokens(card: Document, cards: list[Document]) -> int | None:
