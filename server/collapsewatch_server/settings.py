@@ -64,7 +64,7 @@ class ServerSettings(BaseSettings):
     max_waiting_batches: Annotated[int, Field(ge=1, le=100_000)] = 64
     """Batches of one run that wait in line; of more the oldest are deferred until nothing else waits."""
     max_deferred_batches: Annotated[int, Field(ge=0, le=1_000_000)] = 2000
-    """Deferred batches of one run; of more the oldest are laid aside unscored, for a retry by hand."""
+    """Deferred batches of one run; of more, steps that no scorer takes and then the oldest are laid aside."""
     watch_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
     """How often the watch looks for runs and workers that went silent, and for what waits too long."""
     stall_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0

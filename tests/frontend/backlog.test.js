@@ -31,6 +31,13 @@ test("losses come first, the largest first, in words; an unknown reason keeps it
   assert.equal(totalDropped(undefined), 0);
 });
 
+test("a run whose new batches are never scored says why", () => {
+  const why = "The scorer takes the steps that 2 divides.";
+  const [line] = backlogLines({ why_unscored: why });
+  assert.deepEqual([line.id, line.tone, line.text], ["unscored", "warning", why]);
+  assert.deepEqual(backlogLines({ why_unscored: null }), []);
+});
+
 test("what waits on the trainer is told with amount and age", () => {
   const spool = { spool_records: 1, spool_bytes: 2048, spool_oldest_seconds: 190 };
   assert.equal(spoolWords(spool), "1 record (2.0 KiB), the oldest 3 min old");

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from collapsewatch.contracts.scoring import Sampling
+from collapsewatch_server.folds.evaluation import Evaluation
+from collapsewatch_server.reading.unscored import never_due
 from tests.server.live import Json, LiveServer, result_body
-from tests.server.test_run_fold import _at, _folded, _happened, _healthy
+from tests.server.test_run_fold import _at, _evaluation, _folded, _happened, _healthy
 
 
 @pytest.fixture
@@ -47,6 +49,54 @@ def test_an_open_alert_outlives_a_change_of_sampling() -> None:
     assert "the sampling changed" in outputs[16].reason
     assert outputs[17].baseline is not None
     assert outputs[17].baseline["first_step"] == 17
+
+
+def _zscores(evaluations: list[Evaluation]) -> list[float]:
+    return [output.derived["mi_zscore_ema"] for output in _folded(evaluations)[1]]
+
+
+def _spread(std: float) -> dict[str, float]:
+    return {"mi_token": 0.2, "marginal_std": std}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sampling": Sampling(num_rows_available=512, num_rows=64, num_samples=64)},
+        {"temperature": 0.7},
+        {"scorer": "reference"},
+    ],
+)
+def test_the_smoothed_spread_begins_again_with_what_begins_a_new_baseline(changed: dict[str, Any]) -> None:
+    evaluations = [_at(step, 0.8, extra=_spread(0.5)) for step in range(3)]
+    evaluations += [_at(3, 0.8, extra=_spread(1.5), **changed), _at(4, 0.8, extra=_spread(2.5), **changed)]
+    _, outputs = _folded(evaluations)
+    assert outputs[4].baseline is not None
+    assert outputs[4].baseline["first_step"] == 4
+    # 1.5 is the first value of the new average, and 2.5 enters with a tenth.
+    assert _zscores(evaluations)[3:] == pytest.approx([0.2 / 1.501, 0.2 / 1.601])
+
+
+def test_one_small_batch_leaves_the_smoothed_spread_and_the_baseline_alone() -> None:
+    small = _evaluation(3, [0.8] * 4 + [0.9] * 8, extra=_spread(1.5))
+    evaluations = [*(_at(step, 0.8, extra=_spread(0.5)) for step in range(3)), small]
+    again = replace(small, step=4)
+    assert _zscores([*evaluations, _at(4, 0.8, extra=_spread(0.6))])[3:] == pytest.approx(
+        [0.2 / 0.601, 0.2 / (0.9 * 0.6 + 0.1 * 0.6 + 1e-3)]
+    )
+    # The second of its kind begins a new baseline and a new average.
+    assert _zscores([*evaluations, again])[4] == pytest.approx(0.2 / 1.501)
+
+
+def test_a_slow_schedule_of_the_temperature_begins_both_anew_now_and_then() -> None:
+    temperatures = [1.0 - 0.006 * step for step in range(10)]
+    evaluations = [
+        _at(step, 0.8, extra=_spread(1.0 + step), temperature=temperature)
+        for step, temperature in enumerate(temperatures)
+    ]
+    zscores = _zscores(evaluations)
+    begun = [step for step, z in enumerate(zscores) if z == pytest.approx(0.2 / (1.0 + step + 1e-3))]
+    assert begun == [0, 4, 8]  # 1.0 to 0.976 is the first change of more than 2 %
 
 
 def sampled(skill: float = 0.6, *, scope: str = "first_turn", **rule: Any) -> Json:
@@ -127,6 +177,94 @@ def test_steps_left_out_by_choice_are_neither_scored_late_nor_missing(quiet: Liv
     assert told(run_id, 5) == told(dense, 1)
     rules = {alert["rule"] for alert in quiet.get("/service")["alerts"]}
     assert not rules & {"no_new_steps", "batches_dead", "queue_lag"}
+
+
+@pytest.fixture
+def small(start_server: Any) -> LiveServer:
+    """A server that lets three batches of a run wait and defers two more."""
+    live: LiveServer = start_server(lease_seconds=60, max_waiting_batches=3, max_deferred_batches=2)
+    return live
+
+
+def waiting(live: LiveServer, run_id: str) -> list[int]:
+    return sorted(job["step"] for job in live.get(f"/runs/{run_id}/jobs", status="queued")["jobs"])
+
+
+@pytest.mark.parametrize("every_steps", [5, 2**53])
+def test_steps_that_are_left_out_anyway_are_laid_aside_first(small: LiveServer, every_steps: int) -> None:
+    run_id = small.start_run(scorer={"every_steps": every_steps})
+    for step in range(9):
+        small.send_batch(run_id, step)
+    # 6 to 8 keep their place. Of 0 to 5 the due ones are kept, and then the newest.
+    assert waiting(small, run_id) == [0, 5, 6, 7, 8]
+    for step in range(9, 14):
+        small.send_batch(run_id, step)
+    kept = [5, 10] if every_steps == 5 else [0, 10]
+    assert waiting(small, run_id) == [*kept, 11, 12, 13]
+
+
+def test_a_scorer_of_the_batch_itself_decides_what_is_due(small: LiveServer) -> None:
+    run_id = small.start_run(scorer={"every_steps": 100})
+    for step in range(1, 9):
+        small.send_batch(run_id, step, scorer={"every_steps": 1} if step == 2 else None)
+    assert waiting(small, run_id) == [2, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("steps", "every_steps", "is_told"),
+    [
+        ([1, 3], 2, False),  # too few to tell
+        ([1, 3, 5], 2, True),
+        ([1, 2, 3, 4], 5, False),  # the next one is due
+        ([7, 14, 21, 28], 5, False),  # 35 is
+        ([5, 15, 25], 10, True),
+        ([20, 25, 35, 45], 20, True),  # it once was
+        ([1, 3, 5, 6], 2, False),
+        ([1, 2, 4, 5, 7, 8], 3, True),  # every third is never logged
+        ([1, 2, 4, 5], 3, False),  # one of them may be lost
+        ([3, 3, 3, 3, 3, 3], 2, False),  # one step
+        ([1, 2, 3], 1, False),
+        ([], 5, False),
+    ],
+)
+def test_steps_that_are_never_due_are_told(steps: list[int], every_steps: int, is_told: bool) -> None:
+    reason = never_due(steps[::-1], every_steps)
+    assert (reason is not None) is is_told
+    assert reason is None or f"the steps that {every_steps} divides" in reason
+
+
+def test_a_trainer_whose_steps_are_never_due_is_told_so(quiet: LiveServer) -> None:
+    run_id = quiet.start_run(scorer={"every_steps": 2})
+    assert quiet.get(f"/runs/{run_id}")["why_unscored"] is None
+    for step in (2, 3, 5):
+        quiet.score(run_id, step, left_out(step, 2) if step % 2 else sampled(every_steps=2))
+        assert quiet.get(f"/runs/{run_id}")["why_unscored"] is None
+    quiet.send_batch(run_id, 7)
+    told = quiet.get(f"/runs/{run_id}")["why_unscored"]
+    assert "the steps that 2 divides" in told
+    assert "(3, 5, 7)" in told
+    quiet.send_batch(run_id, 8)
+    assert quiet.get(f"/runs/{run_id}")["why_unscored"] is None
+
+
+def test_a_matrix_of_the_trainer_is_scored_at_every_step(quiet: LiveServer) -> None:
+    run_id = quiet.start_run(scorer={"every_steps": 2})
+    for step in (1, 3, 5, 7):
+        quiet.score(run_id, step, sampled(by_trainer=True))
+    assert quiet.get(f"/runs/{run_id}")["why_unscored"] is None
+
+
+def test_a_probe_set_that_never_occurs_is_told(quiet: LiveServer) -> None:
+    run_id = quiet.start_run(scorer={"probe_group_ids": ["a", "b"], "every_steps": 2})
+    absent = {"mi_seq": "no nats", "first_turn": "left out by choice: the batch has none of the 2 groups"}
+    for step in range(19):
+        assert quiet.get(f"/runs/{run_id}")["why_unscored"] is None
+        body = left_out(step, 2) if step % 2 else {**left_out(step, 2), "absent": absent}
+        quiet.score(run_id, step, body)
+    told = quiet.get(f"/runs/{run_id}")["why_unscored"]
+    assert told == f"None of the newest 10 batches was scored: {absent['first_turn']}."
+    quiet.score(run_id, 20, sampled(is_probe=True))
+    assert quiet.get(f"/runs/{run_id}")["why_unscored"] is None
 
 
 def test_a_changed_sampling_begins_a_new_baseline(quiet: LiveServer) -> None:

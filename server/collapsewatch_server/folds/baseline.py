@@ -76,6 +76,16 @@ class Setup:
 
     def change(self, new: "Setup") -> str | None:
         """What differs, as a clause for people; none when the two are comparable."""
+        other = self.other_change(new)
+        if (
+            other is None
+            and abs(new.num_prompts - self.num_prompts) > PROMPT_COUNT_TOLERANCE * self.num_prompts
+        ):
+            return f"the number of prompts changed from about {self.num_prompts:.0f} to {new.num_prompts:.0f}"
+        return other
+
+    def other_change(self, new: "Setup") -> str | None:
+        """The same without the number of prompts, the one part that the data change by themselves."""
         if new.scorer != self.scorer:
             return f"the scorer changed from {self.scorer!r} to {new.scorer!r}"
         if new.template != self.template:
@@ -84,8 +94,6 @@ class Setup:
             return f"the temperature changed from {self.temperature} to {new.temperature}"
         if new.sampling != self.sampling:
             return f"the sampling changed from {self.sampling!r} to {new.sampling!r}"
-        if abs(new.num_prompts - self.num_prompts) > PROMPT_COUNT_TOLERANCE * self.num_prompts:
-            return f"the number of prompts changed from about {self.num_prompts:.0f} to {new.num_prompts:.0f}"
         return None
 
 
@@ -225,6 +233,8 @@ class BaselineStanding:
     restarted: str | None = None
     """What changed, when this evaluation began a new baseline."""
     scorer_changed: bool = False
+    only_count_changed: bool = False
+    """The number of prompts alone, when this evaluation began a new baseline."""
 
 
 def fold_baseline(state: BaselineState, evaluation: Evaluation) -> tuple[BaselineState, BaselineStanding]:
@@ -245,8 +255,12 @@ def fold_baseline(state: BaselineState, evaluation: Evaluation) -> tuple[Baselin
         unmet = f"{change}; a new baseline begins if the next evaluation agrees"
         return replace(state, pending=new), BaselineStanding(unmet, set_aside=True)
     after, standing = _with_evaluation(BaselineState(setup=state.pending), evaluation)
-    scorer_changed = new.scorer != state.setup.scorer
-    return after, replace(standing, restarted=change, scorer_changed=scorer_changed)
+    return after, replace(
+        standing,
+        restarted=change,
+        scorer_changed=new.scorer != state.setup.scorer,
+        only_count_changed=state.setup.other_change(new) is None,
+    )
 
 
 def _with_evaluation(state: BaselineState, evaluation: Evaluation) -> tuple[BaselineState, BaselineStanding]:

@@ -5,7 +5,7 @@ before it and folding everything after it again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE, RAGEN_PREFIX
@@ -16,7 +16,13 @@ from collapsewatch_server.alerts.rules import Reading, Reference
 from collapsewatch_server.alerts.transitions import AlertTransition
 from collapsewatch_server.alerts.validity import ValidityState, fold_validity
 from collapsewatch_server.folds import ema
-from collapsewatch_server.folds.baseline import BaselineStanding, BaselineState, Window, fold_baseline
+from collapsewatch_server.folds.baseline import (
+    BaselineStanding,
+    BaselineState,
+    Setup,
+    Window,
+    fold_baseline,
+)
 from collapsewatch_server.folds.ema import EmaState
 from collapsewatch_server.folds.evaluation import Evaluation
 from collapsewatch_server.folds.gates import unmet_gate
@@ -25,7 +31,7 @@ from collapsewatch_server.folds.regimes import Regime, Thresholds, insufficient,
 __all__ = ["AlertTransition", "Evaluation", "FoldOutput", "FoldState", "fold", "initial_state"]
 
 _LN10 = 2.302585092994046
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,8 @@ class FoldState:
     """The run's history as far as the next evaluation needs it, for one scope."""
 
     last_step: int = -1
-    scorer: str | None = None
-    """Of the last evaluation: smoothed spreads of one scorer say nothing about another's."""
+    setup: Setup | None = None
+    """With which the smoothed spreads began: those of one setup say nothing about another's."""
     entropy_sum: float = 0.0
     """H(Z|X) so far, for diversity while there is no baseline."""
     num_entropies: int = 0
@@ -47,7 +53,7 @@ class FoldState:
         return {
             "version": _VERSION,
             "last_step": self.last_step,
-            "scorer": self.scorer,
+            "setup": None if self.setup is None else asdict(self.setup),
             "entropy_sum": self.entropy_sum,
             "num_entropies": self.num_entropies,
             "ema": self.ema.to_json(),
@@ -67,7 +73,7 @@ class FoldState:
             raise ValueError(f"fold state of version {data.get('version')}, expected {_VERSION}")
         return cls(
             last_step=data["last_step"],
-            scorer=data["scorer"],
+            setup=None if data["setup"] is None else Setup(**data["setup"]),
             entropy_sum=data["entropy_sum"],
             num_entropies=data["num_entropies"],
             ema=EmaState.from_json(data["ema"]),
@@ -114,8 +120,8 @@ def fold(state: FoldState, evaluation: Evaluation) -> tuple[FoldState, FoldOutpu
     """
     if evaluation.step < state.last_step:
         raise ValueError(f"step {evaluation.step} comes after step {state.last_step} was folded")
-    state, derived = _with_ema(state, evaluation)
     state, standing = _with_baseline(state, evaluation)
+    state, derived = _with_ema(state, evaluation, standing)
     state, transitions = _with_alerts(state, evaluation, standing)
     state, diversity = _with_diversity(state, evaluation, standing)
     if standing.unmet is None:
@@ -128,14 +134,23 @@ def fold(state: FoldState, evaluation: Evaluation) -> tuple[FoldState, FoldOutpu
     return state, _output(state, evaluation, standing, diversity, derived, transitions)
 
 
-def _with_ema(state: FoldState, evaluation: Evaluation) -> tuple[FoldState, dict[str, float]]:
-    if state.scorer is not None and state.scorer != evaluation.scorer:
-        state = replace(state, ema=EmaState.initial())
+def _with_ema(
+    state: FoldState, evaluation: Evaluation, standing: BaselineStanding
+) -> tuple[FoldState, dict[str, float]]:
+    """The spread is smoothed anew by what begins a new baseline.
+
+    What somebody changed on purpose counts at once. The number of prompts also changes with one small batch,
+    so a new one counts once the baseline has taken it over.
+    """
+    setup = Setup.of(evaluation)
+    changed = state.setup is None or state.setup.other_change(setup) is not None
+    if changed or standing.only_count_changed:
+        state = replace(state, ema=EmaState.initial(), setup=setup)
     metrics = {name: metric.value for name, metric in evaluation.evaluation.metrics.items()}
     smoothed, derived = ema.fold_ema(state.ema, metrics)
     smoothed, ragen = ema.fold_ragen_ema(smoothed, evaluation.evaluation.ragen)
     derived |= {f"{RAGEN_PREFIX}{name}": value for name, value in ragen.items()}
-    state = replace(state, last_step=evaluation.step, scorer=evaluation.scorer, ema=smoothed)
+    state = replace(state, last_step=evaluation.step, ema=smoothed)
     return state, ema.finite(derived)
 
 

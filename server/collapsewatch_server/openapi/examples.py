@@ -208,6 +208,7 @@ EXAMPLES: dict[str, Any] = {
         "num_deferred": 0,
         "baseline": _BASELINE,
         "samplings": {"first_turn": _SAMPLING},
+        "why_unscored": None,
         **_BATCH,
         "absent": {"mi_seq": "the lexical scorer gives no nats"},
         "attempts": [

@@ -13,6 +13,7 @@ from collapsewatch_server.db import Database
 from collapsewatch_server.errors import AttemptNotFound, RunNotFound, StepNotFound, wrong
 from collapsewatch_server.reading import views
 from collapsewatch_server.reading.downsample import downsample
+from collapsewatch_server.reading.unscored import why_unscored
 from collapsewatch_server.reading.views import iso
 from collapsewatch_server.repositories import (
     alerts,
@@ -92,6 +93,8 @@ class Reading:
             evaluation = evaluations.newest(session, run.id, FIRST_TURN_SCOPE)
             samplings = evaluations.samplings(session, run.id)
             lineages = attempts.of_run(session, run.id)
+            last = lineages.attempts[-1] if lineages.attempts else None
+            unscored = None if last is None else why_unscored(session, run.id, last.pk)
         output = (evaluation.fold_output if evaluation else None) or {}
         absent = dict(result.absent) if result else {}
         if evaluation and result and evaluation.batch_pk == result.batch_pk:
@@ -105,6 +108,7 @@ class Reading:
                 "num_deferred": num_deferred,
                 "baseline": output.get("baseline"),
                 "samplings": samplings,
+                "why_unscored": unscored,
                 **_of_whole_batch(result),
                 "absent": absent,
                 "attempts": [_attempt(lineages, attempt) for attempt in lineages.attempts],

@@ -119,6 +119,8 @@ class RunDetail(RunSummary):
     """Of the first turns, as far as it has come."""
     samplings: dict[str, Sampling]
     """By scope, what part of it was scored, and by which rule it was chosen; of its newest evaluation."""
+    why_unscored: str | None
+    """Why the newest batches are not scored, and none like them will be; none when some are."""
     filters: list[FilterPreview]
     """Of the newest scored batch."""
     groups: list[GroupReward]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select, update
+from sqlalchemy import ColumnElement, Numeric, Select, case, cast, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import is_postgresql, now
@@ -66,12 +66,15 @@ def defer(session: Session, run_pk: int, max_waiting: int) -> list[tuple[int, fl
 
 
 def thin(session: Session, run_pk: int, max_deferred: int) -> list[int]:
-    """Ids of the run's oldest deferred jobs, those beyond `max_deferred`, now laid aside unscored."""
-    beyond = _beyond(session, run_pk, max_deferred, JobRow.score >= DEFERRED)
+    """Ids of the run's deferred jobs beyond `max_deferred`, now laid aside unscored.
+
+    Those of steps that the scorer leaves out by choice go first, then the oldest of the others.
+    """
+    beyond = _beyond(session, run_pk, max_deferred, JobRow.score >= DEFERRED, first=_is_due())
     if not beyond:
         return []
     statement = update(JobRow).where(JobRow.id.in_(beyond), JobRow.status == "queued")
-    error = f"laid aside unscored: more than {max_deferred} newer batches of the run were deferred"
+    error = f"laid aside unscored: more than {max_deferred} other batches of the run were deferred"
     values = {"status": "thinned", "finished_at": now(), "error": error}
     return list(session.scalars(statement.values(values).returning(JobRow.id)))
 
@@ -282,14 +285,34 @@ def _last_place(session: Session, run_pk: int, max_waiting: int) -> tuple[float,
     return current, last_score + (_SHORT_SPACING_SECONDS if is_far else SPACING_SECONDS)
 
 
-def _beyond(session: Session, run_pk: int, limit: int, where: ColumnElement[bool]) -> Sequence[int]:
-    """The oldest of the run's queued jobs, of which `limit` newer ones wait.
+def _beyond(
+    session: Session,
+    run_pk: int,
+    limit: int,
+    where: ColumnElement[bool],
+    *,
+    first: ColumnElement[bool] | None = None,
+) -> Sequence[int]:
+    """The run's queued jobs without the newest `limit` of them, or without those of which `first` is true.
 
     A statement of its own: within the UPDATE, SQLite would look at every queued job of every run.
     """
     waiting = select(JobRow.id).where(JobRow.run_pk == run_pk, JobRow.status == "queued", where)
+    if first is not None:
+        held = select(literal(1)).where(JobRow.run_pk == run_pk, JobRow.status == "queued", where)
+        if session.scalar(held.limit(1).offset(limit)) is None:
+            return []
+        # The batches are looked up only once there are too many.
+        waiting = waiting.join(Batch, Batch.id == JobRow.batch_pk).order_by(case((first, 0), else_=1))
     waiting = waiting.order_by(JobRow.score.desc(), JobRow.id.desc())
     return session.scalars(waiting.limit(_MOST_AT_ONCE).offset(limit)).all()
+
+
+def _is_due() -> ColumnElement[bool]:
+    """Whether the scorer of the batch takes its step."""
+    # As text and then a number: PostgreSQL's integers are smaller than what a scorer may name.
+    every_steps = cast(Batch.scorer["every_steps"].as_string(), Numeric(20, 0))
+    return Batch.step % func.coalesce(every_steps, 1) == 0
 
 
 def _failed(retry: bool, max_starts: int) -> dict[str, Any]:

@@ -58,7 +58,7 @@ function shippingWords(state) {
 
 /** Lines for a run's page, the gravest first: `[{id, tone, short, title, text}]`. */
 export function backlogLines(summary) {
-  const { dropped, num_deferred: deferred = 0 } = summary;
+  const { dropped, num_deferred: deferred = 0, why_unscored: unscored = null } = summary;
   const lines = [];
   const lost = totalDropped(dropped);
   if (lost > 0) {
@@ -69,6 +69,15 @@ export function backlogLines(summary) {
       short: `${plural(lost, "item")} dropped`,
       title: `${plural(lost, "item")} dropped on the trainer, and will not arrive`,
       text: `${reasons.join(". ")}.`,
+    });
+  }
+  if (unscored !== null) {
+    lines.push({
+      id: "unscored",
+      tone: "warning",
+      short: "new batches are not scored",
+      title: "New batches are not scored",
+      text: unscored,
     });
   }
   const spool = spoolWords(summary);
