@@ -223,6 +223,43 @@ def test_pages_fit_their_screen_in_both_themes(
     context.close()
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_comparison_shows_who_scored_what_and_where_it_differs(
+    page: Page, collapsed_run: str, sampled_run: str, width: int
+) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"/#/compare?runs={collapsed_run},{sampled_run}")
+    scorers = page.get_by_test_id("compare-scorer")
+    expect(scorers).to_have_count(2)
+    expect(scorers.nth(0)).to_contain_text("lexical group centroid")
+    expect(scorers.nth(0)).to_contain_text(re.compile(r"all \d+ reasonings"))
+    expect(scorers.nth(1)).to_contain_text(SAMPLED)
+    expect(page.get_by_test_id("scored-differently")).to_contain_text("not scored alike (part scored)")
+    row = page.get_by_test_id("scoring-diff").get_by_role("row").nth(1)
+    expect(row).to_contain_text("every reasoning")
+    expect(row).to_contain_text("at most 32 reasonings")
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    page.screenshot(path=SHOTS / f"compare-scored-{width}.png", full_page=True)
+
+    page.goto(f"/#/compare?runs={collapsed_run}")
+    expect(page.get_by_test_id("compare-scorer")).to_have_count(1)
+    expect(page.get_by_test_id("scoring-diff")).to_be_hidden()
+    expect(page.get_by_test_id("scored-differently")).to_be_empty()
+
+
+def test_a_run_whose_steps_are_never_taken_says_so(page: Page, service: Service) -> None:
+    steps = recorded_steps()
+    with collapsewatch.init("recorded", "never due", url=service.url, api_key=service.local_key()) as run:
+        run.set_scorer("lexical", every_steps=2)
+        for step in (1, 3, 5):
+            log_step(run, step, steps[step])
+    service.wait_until_scored(run.id, 3)
+    page.goto(f"/#/runs/{run.id}")
+    expect(page.get_by_test_id("run-unscored")).to_have_text("new batches are not scored")
+    expect(page.get_by_test_id("backlog-unscored")).to_contain_text("newest 3 steps (1, 3, 5) is scored")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_what_part_was_scored_stands_beside_the_scorer(

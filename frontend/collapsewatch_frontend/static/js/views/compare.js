@@ -1,7 +1,7 @@
 /** Screen: several runs laid over one another. */
 
 import * as api from "../api.js";
-import { COMPARED, MAX_RUNS, configDifference, sharedReference } from "../compare.js";
+import { COMPARED, MAX_RUNS, configDifference, scoringDifference, sharedReference } from "../compare.js";
 import { dependenceOverlay } from "../figures/dependence.js";
 import { hasPlace, overlayFigure } from "../figures/quadrant.js";
 import { lineFigure } from "../figures/lines.js";
@@ -15,6 +15,7 @@ import { alertCounts, notice, regimeBadge, scrollRegion, stateMark } from "./com
 import { el, rerender } from "./dom.js";
 import { figureCard } from "./figure_card.js";
 import { notFound } from "./not_found.js";
+import { scorerParts } from "./scorer_line.js";
 import { chartTheme } from "./theme.js";
 
 /** The stream usually opens sooner and asks for the first load itself. */
@@ -111,13 +112,9 @@ function buildPage(metricsInfo) {
       info: metricsInfo[figure.metric],
     }),
   }));
-  const difference = scrollRegion("Settings that differ");
-  const settings = el(
-    "section",
-    { class: "card", data: { testid: "config-diff" } },
-    el("header", { class: "figure-head" }, el("h3", { class: "figure-title", text: "Settings that differ" })),
-    difference,
-  );
+  const settings = differenceCard("Settings that differ", "config-diff");
+  const scoring = differenceCard("How the scores differ", "scoring-diff");
+  const unlike = el("div", { data: { testid: "scored-differently" } });
   const root = el(
     "div",
     { class: "compare-page awaiting", data: { testid: "compare-page" } },
@@ -136,6 +133,7 @@ function buildPage(metricsInfo) {
       ),
     ),
     heads,
+    unlike,
     el(
       "div",
       { class: "hero-grid" },
@@ -151,13 +149,15 @@ function buildPage(metricsInfo) {
       { class: "figure-grid" },
       cards.slice(3).map(({ card }) => card.root),
     ),
-    settings,
+    scoring.root,
+    settings.root,
   );
   const showHeads = (runs) => {
     if (runs.some((run) => run.summary === null)) return;
     const now = Date.now();
     const known = runs.map((run) => [
       run.summary,
+      run.scope,
       run.step?.evaluation?.absent,
       lastSeenWords(run.summary, now),
     ]);
@@ -172,7 +172,8 @@ function buildPage(metricsInfo) {
       showHeads(runs);
       updateQuadrant(quadrant, runs);
       for (const { figure, card } of cards) updateOverlay(card, figure, runs);
-      showDifference(settings, difference, runs);
+      showScoring(unlike, scoring, runs);
+      showSettings(settings, runs);
     },
     destroy() {
       quadrant.destroy();
@@ -210,6 +211,14 @@ function lastSeen(summary) {
   return text === "" ? null : el("span", { class: "last-seen", text });
 }
 
+function scorerLine({ summary, scope }) {
+  const parts =
+    summary.scorer === null
+      ? [el("span", { text: "Not scored yet" })]
+      : scorerParts(summary.scorer, summary.samplings?.[scope] ?? null);
+  return el("p", { class: "scorer", data: { testid: "compare-scorer" } }, parts);
+}
+
 function runHead(run, i) {
   const { summary } = run;
   const key = el("span", { class: "legend-key legend-dot", "aria-hidden": "true" });
@@ -232,6 +241,7 @@ function runHead(run, i) {
       lastSeen(summary),
     ),
     summary.regime ? el("p", { class: "compare-reason", text: summary.regime.reason }) : null,
+    scorerLine(run),
     el(
       "dl",
       { class: "compare-facts" },
@@ -311,39 +321,69 @@ function updateOverlay(card, figure, runs) {
   });
 }
 
-function showDifference(card, host, runs) {
-  const rows = configDifference(runs.map((run) => run.summary.config ?? {}));
-  card.hidden = runs.length < 2;
+/** How a run was scored; see `scoringDifference`. */
+const scoringOf = ({ summary, scope, step }) => ({
+  scorer: summary.scorer,
+  scope,
+  sampling: summary.samplings?.[scope] ?? null,
+  temperature: step?.evaluation?.temperature ?? null,
+  template: step?.evaluation?.template || null,
+});
+
+function showScoring(host, card, runs) {
+  const rows = scoringDifference(runs.map(scoringOf));
+  card.root.hidden = rows.length === 0;
+  showRows(card.host, rows, runs);
+  rerender(host, JSON.stringify(rows), () =>
+    rows.length === 0
+      ? []
+      : [
+          notice(
+            "warn",
+            el("p", {
+              text: `These runs were not scored alike (${rows.map(({ key }) => key).join(", ")}). How each of them goes can be read, but their levels may differ for that alone.`,
+            }),
+          ),
+        ],
+  );
+}
+
+function showSettings(card, runs) {
+  card.root.hidden = runs.length < 2;
+  showRows(card.host, configDifference(runs.map((run) => run.summary.config ?? {})), runs);
+}
+
+function differenceCard(title, testid) {
+  const host = scrollRegion(title);
+  const root = el(
+    "section",
+    { class: "card", data: { testid } },
+    el("header", { class: "figure-head" }, el("h3", { class: "figure-title", text: title })),
+    host,
+  );
+  return { root, host };
+}
+
+function showRows(host, rows, runs) {
   rerender(host, JSON.stringify([rows, runs.map((run) => run.summary.name)]), () => {
     if (rows.length === 0) return [el("p", { class: "faint", text: "The settings are the same." })];
+    const names = runs.map(({ summary }) =>
+      el("th", { scope: "col", title: summary.name, text: shortName(summary.name, NAME_LENGTH) }),
+    );
+    const body = rows.map(({ key, values }) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row", class: "mono", text: key }),
+        values.map((value) => el("td", { class: "cell-setting", text: formatSetting(value) })),
+      ),
+    );
     return [
       el(
         "table",
         { class: "data" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            el("th", { scope: "col", text: "Setting" }),
-            runs.map(({ summary }) =>
-              el("th", { scope: "col", title: summary.name, text: shortName(summary.name, NAME_LENGTH) }),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          rows.map(({ key, values }) =>
-            el(
-              "tr",
-              {},
-              el("th", { scope: "row", class: "mono", text: key }),
-              values.map((value) => el("td", { class: "cell-setting", text: formatSetting(value) })),
-            ),
-          ),
-        ),
+        el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Setting" }), names)),
+        el("tbody", {}, body),
       ),
     ];
   });

@@ -1,13 +1,14 @@
 /** Top of a run's page: which run, is it alive, who scored it, what to compare it with. */
 
 import { backlogHeadline, queueWords } from "../backlog.js";
-import { formatAge, formatStep, samplingWords, scorerWords } from "../format.js";
+import { formatAge, formatStep } from "../format.js";
 import { runsHref } from "../routes.js";
 import { lastSeenWords } from "../run_states.js";
 import { stateMark } from "./components.js";
 import { el, rerender, setAttribute, setText } from "./dom.js";
 import { icon } from "./icons.js";
 import { attemptsLine, earlierToggle } from "./run_attempts.js";
+import { scorerParts } from "./scorer_line.js";
 
 /** `onBacklog` leads to what waits and what was lost, far below. */
 export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, compareHref }) {
@@ -108,29 +109,7 @@ function showScorer(host, { scorer, sampling, reason }) {
     if (scorer === null) {
       return [el("span", { text: reason === null ? "Not scored yet" : `Not scored yet: ${reason}` })];
     }
-    const role = scorer.is_policy
-      ? "policy: estimates the policy’s own I(X;Z)"
-      : "proxy: not the policy’s own I(X;Z)";
-    return [
-      el("span", { text: "Scored by " }),
-      el("strong", { text: scorerWords(scorer) }),
-      el("span", { class: `chip ${scorer.is_policy ? "chip-good" : "chip-warn"}`, text: role }),
-      scorer.retokenised
-        ? el("span", {
-            class: "chip chip-warn",
-            title: "The text was tokenised again, so the scorer may differ from the sampler.",
-            text: "re-tokenised",
-          })
-        : null,
-      sampling === null
-        ? null
-        : el("span", {
-            class: "sampling",
-            title: "What part of the newest evaluation’s reasonings was scored, and how it was chosen.",
-            data: { testid: "sampling" },
-            text: samplingWords(sampling),
-          }),
-    ];
+    return scorerParts(scorer, sampling);
   });
 }
 
