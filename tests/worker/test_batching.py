@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsewatch_worker.scoring.batching import filled_rows, packed_rows, padded
+from collapsewatch_worker.scoring.batching import filled_rows, packed_rows, padded, with_filler
 
 LENGTHS = st.lists(st.integers(0, 50), max_size=60)
 
@@ -87,3 +87,15 @@ def test_impossible_arguments_are_refused(lengths: list[int], budget: int, new_b
 
 def test_padding_stands_on_the_right() -> None:
     np.testing.assert_array_equal(padded([[5, 6, 7], [8]], fill=9), [[5, 6, 7], [8, 9, 9]])
+
+
+@pytest.mark.parametrize(("missing", "filler"), [(0, []), (2, [2]), (3, [3]), (7, [3, 3, 1])])
+def test_filler_stands_after_the_rows_and_is_no_longer_than_the_first(
+    missing: int, filler: list[int]
+) -> None:
+    rows = [[5, 6, 7], [8]]
+
+    filled = with_filler(rows, missing)
+
+    assert filled[:2] == rows
+    assert [len(row) for row in filled[2:]] == filler

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from collapsewatch_worker.scoring import cascade, engine
+from collapsewatch_worker.scoring import attention, cascade, engine, products
 from collapsewatch_worker.scoring.cascade import IMPLEMENTATION, CannotCascade, Cascade, row_groups
 from collapsewatch_worker.scoring.causal_model import CausalModel
 from collapsewatch_worker.scoring.engine import cross_token_log_probs
@@ -164,3 +164,22 @@ def test_equal_neighbours_make_one_group() -> None:
     groups = [(group.start, group.num_rows, group.length) for group in row_groups([5, 5, 3, 1, 1])]
 
     assert groups == [(0, 2, 5), (10, 1, 3), (13, 2, 1)]
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch has no oneDNN")
+def test_filler_and_products_change_nothing(monkeypatch: pytest.MonkeyPatch, llama: PreTrainedModel) -> None:
+    want = cross_token_log_probs(llama, PROMPTS, REASONINGS)
+    read: list[int] = []
+    llama.model.register_forward_pre_hook(
+        lambda _module, _inputs, options: read.append(options["input_ids"].shape[1]), with_kwargs=True
+    )
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(attention, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(products, "MIN_FILLED", 1)
+    monkeypatch.setattr(attention, "MIN_QUERIES", 1)
+    monkeypatch.setattr(attention, "MIN_KEYS", 1)
+
+    got = cross_token_log_probs(llama, PROMPTS, REASONINGS)
+
+    np.testing.assert_allclose(got, want, atol=1e-4, rtol=0)
+    assert any(num_tokens % 16 == 0 for num_tokens in read)

@@ -1,5 +1,6 @@
 """A model cut into body and head, and the log-probabilities read from it."""
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,7 +99,7 @@ class _LogitsSeen(TorchDispatchMode):
 
 @pytest.mark.parametrize("model_type", ["llama", "bloom", "jamba"])
 def test_no_tensor_holds_the_logits_of_all_tokens(model_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MAX_FLOAT32_LOGITS", 40 * 4096)
+    monkeypatch.setattr(engine, "MAX_FLOAT32_LOGITS", 50 * 4096)
     options = {"use_mamba_kernels": False, "num_experts": 2} if model_type == "jamba" else {}
     model = tiny_model(model_type, vocab_size=4096, **options)
     prompts, reasonings = [draw(12, 0), draw(9, 1)], [draw(11, 2 + row) for row in range(20)]
@@ -108,4 +109,32 @@ def test_no_tensor_holds_the_logits_of_all_tokens(model_type: str, monkeypatch: 
         cross_log_probs(model, prompts, reasonings)
 
     # The transposed embeddings are such a tensor as well: one row for each of the 32 hidden numbers.
-    assert 32 < seen.most_tokens <= 40
+    assert 32 < seen.most_tokens <= 50
+
+
+def test_a_chunk_of_logits_is_gone_before_the_next_is_computed() -> None:
+    model = tiny_model("llama", **HEADS)
+    whole = readout.Readout(model, splits=True)
+    alive: list[weakref.ref[torch.Tensor]] = []
+    logits = whole.logits
+
+    def counted(features: torch.Tensor) -> torch.Tensor:
+        assert not [chunk for chunk in alive if chunk() is not None]
+        made = logits(features)
+        alive.append(weakref.ref(made))
+        return made
+
+    whole.logits = counted  # type: ignore[method-assign, assignment]
+    with torch.inference_mode():
+        features = whole.features(whole.body(input_ids=torch.tensor([draw(40, 1)])))[0]
+        whole.log_probs(features, torch.tensor(draw(40, 2)), temperature=0.7, max_logits=16 * 64)
+
+    assert len(alive) > 2
+
+
+def test_a_large_vocabulary_is_read_for_many_tokens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MAX_FLOAT32_LOGITS", 4096)
+    model = tiny_model("llama", vocab_size=4096)
+    causal = CausalModel(model)
+
+    assert engine._max_logits(causal) == engine.MIN_CPU_LOGIT_ROWS * 4096

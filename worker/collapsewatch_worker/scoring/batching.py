@@ -92,6 +92,12 @@ def filled_rows(num_tokens_R: Sequence[int] | Ints, token_budget: int) -> list[I
     return batches
 
 
+def with_filler(rows: Sequence[Sequence[int]], num_tokens: int) -> list[Sequence[int]]:
+    """The rows, and after them further ones with `num_tokens` tokens 0 in all, none longer than the first."""
+    longest = len(rows[0])
+    return [*rows, *([0] * min(longest, num_tokens - start) for start in range(0, num_tokens, longest))]
+
+
 def padded(rows: Sequence[Sequence[int]], *, fill: int = 0) -> Ints:
     """The rows as one array [len(rows), longest], filled up on the right."""
     longest = max((len(row) for row in rows), default=0)

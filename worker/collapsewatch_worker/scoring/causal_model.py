@@ -17,6 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from collapsewatch_worker.errors import BatchNotScorable
+from collapsewatch_worker.scoring.batching import with_filler
 from collapsewatch_worker.scoring.cascade import Cascade, cascades
 from collapsewatch_worker.scoring.products import FastProducts
 from collapsewatch_worker.scoring.readout import Readout, comes_apart, target_log_probs
@@ -58,7 +59,7 @@ class _Abilities:
 
 
 _abilities: WeakKeyDictionary[Any, dict[Any, _Abilities]] = WeakKeyDictionary()
-"""What was found out about each model in memory, by device and dtype."""
+"""What was found out about each model in memory, by device, dtype and adapters at work."""
 
 
 class CausalModel:
@@ -86,7 +87,7 @@ class CausalModel:
         head = modules.get_output_embeddings()
         self.vocabulary_size = int(head.weight.shape[0]) if head is not None else self.num_embeddings
         known = _abilities.setdefault(model, {})
-        kind = (self.device, embeddings.dtype, self._config._attn_implementation)
+        kind = (self.device, embeddings.dtype, self._config._attn_implementation, _adapters_at_work(model))
         if kind not in known:
             known[kind] = _tried(model, embeddings, self._cacheable)
         self._readout = Readout(model, splits=known[kind].splits)
@@ -166,12 +167,14 @@ class CausalModel:
         """
         assert self._cascade is not None
         assert state.cache is not None
+        num_tokens = sum(map(len, rows))
+        rows = with_filler(rows, self._products.num_rows_for(num_tokens) - num_tokens)
         tokens = [token for row in rows for token in row]
         tokens_1N = torch.tensor([tokens], dtype=torch.long, device=self.device)
         lengths = [len(row) for row in rows]
         with self._products.used():
             output = self._cascade.forward(state.cache, state.num_tokens, lengths, input_ids=tokens_1N)
-        return self._readout.features(output)[0]
+        return self._readout.features(output)[0, :num_tokens]
 
     @torch.inference_mode()
     def padded_features(
@@ -258,6 +261,29 @@ def _without_adapter_shell(model: Any) -> PreTrainedModel:
         raise BatchNotScorable("the adapter puts virtual tokens before the prompt, which is not supported")
     inner: PreTrainedModel = model.get_base_model()
     return inner
+
+
+def _adapters_at_work(model: torch.nn.Module) -> int:
+    """A number that tells the places and parts of the adapters that are switched on, whatever their names.
+
+    They may hang in later than the model was first tried, and what it could do bare need not hold with them.
+    Successive versions of one adapter have one number.
+    """
+    found = []
+    for path, layer in model.named_modules():
+        active: Any = getattr(layer, "active_adapters", None)
+        # The whole model has a method of that name.
+        if not isinstance(active, list | tuple) or getattr(layer, "disable_adapters", False):
+            continue
+        parts = [
+            (name, type(part).__name__)
+            for name, part in layer.named_children()
+            if isinstance(part, torch.nn.ModuleDict | torch.nn.ParameterDict)
+            and any(adapter in part for adapter in active)
+        ]
+        if parts:
+            found.append((path, tuple(parts)))
+    return hash(tuple(found))
 
 
 def _is_reusable(cache: object, num_read: int) -> bool:

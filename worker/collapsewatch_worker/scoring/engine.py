@@ -22,9 +22,10 @@ from transformers import PreTrainedModel
 
 from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.scoring.batching import Ints, filled_rows, packed_rows, padded
-from collapsewatch_worker.scoring.budget import MIN_TOKEN_BUDGET, TokenBudget, found_budget
+from collapsewatch_worker.scoring.budget import MIN_TOKEN_BUDGET, TokenBudget, found_budget, keep_freed_memory
 from collapsewatch_worker.scoring.causal_model import CausalModel, PromptState
 from collapsewatch_worker.scoring.prefix_tree import shared_segments
+from collapsewatch_worker.scoring.products import stepped_down
 from collapsewatch_worker.scoring.readout import is_out_of_memory
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ MAX_LOGITS = 2**28
 """Most logits of one forward call of a model whose head cannot be called alone: 1 GiB in float32."""
 MAX_FLOAT32_LOGITS = 2**21
 """Most logits that are log-softmaxed in float32 at once on a CPU: 8 MiB."""
+MIN_CPU_LOGIT_ROWS = 32
+"""Fewest tokens whose logits are taken at once: fewer would read a large vocabulary's weights too often."""
 MAX_CUDA_LOGITS = 2**27
 """The same on a CUDA device, which needs more to be busy: 512 MiB."""
 MIN_SAVED_TOKENS = 32
@@ -142,11 +145,19 @@ def _scored_pairs(
         temperature,
         found_budget(causal.model, token_budget),
         longest_pair=max(map(len, columns_of)) + max(map(len, distinct)),
-        max_logits=MAX_CUDA_LOGITS if causal.device.type == "cuda" else MAX_FLOAT32_LOGITS,
+        max_logits=_max_logits(causal),
     )
+    if causal.device.type == "cpu":
+        keep_freed_memory()
     for prompt, state in _encoded_prompts(work, list(columns_of)):
         for row, log_probs_T in _scored_rows(work, state):
             yield rows_of[distinct[row]], columns_of[prompt], log_probs_T
+
+
+def _max_logits(causal: CausalModel) -> int:
+    if causal.device.type == "cuda":
+        return MAX_CUDA_LOGITS
+    return max(MAX_FLOAT32_LOGITS, MIN_CPU_LOGIT_ROWS * causal.vocabulary_size)
 
 
 def _positions(sequences: Sequence[Tokens]) -> dict[TokenIds, list[int]]:
@@ -244,8 +255,8 @@ def _micro_batches(work: _Work, state: PromptState, rows: Ints) -> list[Ints]:
     budget = work.budget
     lengths_R = np.array([len(work.reasonings[row]) for row in rows])
     if _packs(work, state):
-        # The last token of a row is only predicted, so it is never read.
-        batches = filled_rows(lengths_R - 1, budget.packed_tokens)
+        # The last token of a row is only predicted, so it is never read. The model may fill up to a step.
+        batches = filled_rows(lengths_R - 1, stepped_down(budget.packed_tokens))
     else:
         reads_prompt = state.cache is None
         batches = packed_rows(

@@ -22,6 +22,12 @@ MIN_ROWS = 16
 """Products of fewer rows are bound by memory, not by arithmetic: they stay where they are."""
 TRIAL_SHAPE = (256, 256, 1024)
 """Rows, inner size and columns of the trial product, which takes a millisecond."""
+MIN_STEP, STEPS_PER_DOUBLING = 16, 32
+"""Sizes are rounded up to such steps: oneDNN compiles code for each shape that it meets, which takes 0.3 ms,
+and keeps it, which takes 0.57 MiB."""
+
+MIN_FILLED = MIN_STEP * STEPS_PER_DOUBLING
+"""From here on a step is at most a 32nd part, so a few tokens more cost less than copies."""
 
 
 class FastProducts:
@@ -30,7 +36,11 @@ class FastProducts:
     def __init__(self, model: torch.nn.Module) -> None:
         """Finds the layers; none when PyTorch's default is as fast."""
         layers = [module for module in model.modules() if type(module) is torch.nn.Linear and _suits(module)]
-        self._layers = layers if layers and _onednn_is_faster() else []
+        self._layers = layers if layers and onednn_is_faster() else []
+
+    def num_rows_for(self, num_rows: int) -> int:
+        """Rows to give the layers instead of so many, so that none is copied to be filled up."""
+        return stepped(num_rows) if self._layers and num_rows >= MIN_FILLED else num_rows
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -42,6 +52,21 @@ class FastProducts:
         finally:
             for layer in self._layers:
                 del vars(layer)["forward"]
+
+
+def stepped(size: int) -> int:
+    """The size, or up to a 32nd part more of it, and at least a multiple of 16; so that few sizes exist."""
+    step = _step_at(size)
+    return -(-size // step) * step
+
+
+def stepped_down(size: int) -> int:
+    """The next smaller such size; the size itself below 16."""
+    return size // _step_at(size) * _step_at(size) or size
+
+
+def _step_at(size: int) -> int:
+    return max(MIN_STEP, (1 << size.bit_length() - 1) // STEPS_PER_DOUBLING)
 
 
 def _suits(layer: torch.nn.Linear) -> bool:
@@ -58,16 +83,23 @@ def _suits(layer: torch.nn.Linear) -> bool:
 def _layer_output(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
     if inputs.dtype != torch.float32 or inputs.numel() < MIN_ROWS * layer.in_features:
         return torch.nn.functional.linear(inputs, layer.weight, layer.bias)
-    return _linear(inputs, layer.weight, layer.bias)
+    num_rows = inputs.numel() // layer.in_features
+    num_computed = stepped(num_rows)
+    if num_computed == num_rows:
+        return linear(inputs, layer.weight, layer.bias)
+    rows_NI = inputs.reshape(num_rows, layer.in_features)
+    padded_NI = torch.nn.functional.pad(rows_NI, (0, 0, 0, num_computed - num_rows))
+    return linear(padded_NI, layer.weight, layer.bias)[:num_rows].view(*inputs.shape[:-1], -1)
 
 
-def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Inputs [N, I] times the transpose of a weight [O, I], by oneDNN in float32."""
     product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
     return product
 
 
 @cache
-def _onednn_is_faster() -> bool:
+def onednn_is_faster() -> bool:
     """Whether oneDNN multiplies equally well and clearly faster than PyTorch's default, in a short trial."""
     library: Any = torch.backends.mkldnn
     if not (library.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
@@ -77,10 +109,10 @@ def _onednn_is_faster() -> bool:
     inputs, weight = (torch.randn(size, inner, generator=generator) for size in (rows, columns))
     with torch.inference_mode():
         try:
-            error = (_linear(inputs, weight) - torch.nn.functional.linear(inputs, weight)).abs().max()
+            error = (linear(inputs, weight) - torch.nn.functional.linear(inputs, weight)).abs().max()
         except (RuntimeError, TypeError):
             return False
-        default, other = (_seconds(way, inputs, weight) for way in (torch.nn.functional.linear, _linear))
+        default, other = (_seconds(way, inputs, weight) for way in (torch.nn.functional.linear, linear))
     log.debug("products tried", extra={"default_seconds": default, "onednn_seconds": other})
     return bool(error < 1e-3) and default > MIN_GAIN * other
 

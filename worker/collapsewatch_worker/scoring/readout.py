@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from collapsewatch_worker.scoring.products import stepped_down
+
 MAX_RELATIVE_ERROR = {torch.float32: 1e-4, torch.float64: 1e-4}
 """Most that two ways to the same numbers may differ, as a share of their norm."""
 MAX_HALF_ERROR = 0.1
@@ -61,11 +63,14 @@ class Readout:
     ) -> torch.Tensor:
         """Log-probability [N] of the token after each, in float32; at most `max_logits` logits at once."""
         picked = []
-        step = max(1, max_logits // self._vocabulary_size(features_NF))
+        step = stepped_down(max(1, max_logits // self._vocabulary_size(features_NF)))
         for start in range(0, len(targets_N), step):
-            logits_CV = self.logits(features_NF[start : start + step])
-            targets_C = targets_N[start : start + step].to(logits_CV.device)
-            picked.append(target_log_probs(logits_CV, targets_C, temperature).to(targets_N.device))
+            targets_C = targets_N[start : start + step]
+            # Without a name for the logits: one would keep a chunk alive while the next is computed.
+            log_probs_C = target_log_probs(
+                self.logits(features_NF[start : start + step]), targets_C, temperature
+            )
+            picked.append(log_probs_C.to(targets_N.device))
         return torch.cat(picked)
 
     def _vocabulary_size(self, features_NF: torch.Tensor) -> int:
@@ -75,24 +80,19 @@ class Readout:
 
 def target_log_probs(logits_NV: torch.Tensor, targets_N: torch.Tensor, temperature: float) -> torch.Tensor:
     """log softmax(logits / temperature) at each target [N], in float32; the logits stay as they are."""
+    num_tokens, vocabulary_size = logits_NV.shape
+    step = max(1, num_tokens)
     if logits_NV.device.type == "cpu":
-        threads = torch.get_num_threads()
-        step = max(1, threads * CPU_SLICE // logits_NV.shape[-1])
-    else:
-        step = max(1, len(logits_NV))
-    picked_N = torch.empty(len(logits_NV), dtype=torch.float32, device=logits_NV.device)
-    scratch_SV = torch.empty((min(step, len(logits_NV)), logits_NV.shape[-1]), device=logits_NV.device)
-    for start in range(0, len(logits_NV), step):
-        logits_SV = logits_NV[start : start + step].float()
-        targets_S1 = targets_N[start : start + step].unsqueeze(-1)
-        greatest_S1 = logits_SV.amax(dim=-1, keepdim=True)
         # The passes over the vocabulary stay in the core's own cache.
-        exps_SV = torch.sub(logits_SV, greatest_S1, out=scratch_SV[: len(logits_SV)])
+        step = max(1, torch.get_num_threads() * CPU_SLICE // vocabulary_size)
+    targets_N1 = targets_N.to(logits_NV.device).unsqueeze(-1)
+    picked_N = torch.empty(num_tokens, dtype=torch.float32, device=logits_NV.device)
+    for start in range(0, num_tokens, step):
+        logits_SV = logits_NV[start : start + step].float()
         if temperature != 1.0:
-            exps_SV.div_(temperature)
-        targets_S = exps_SV.gather(-1, targets_S1).squeeze(-1)
-        sums_S = exps_SV.exp_().sum(dim=-1)
-        torch.sub(targets_S, sums_S.log_(), out=picked_N[start : start + step])
+            logits_SV = logits_SV / temperature
+        log_probs_SV = torch.log_softmax(logits_SV, dim=-1)
+        picked_N[start : start + step] = log_probs_SV.gather(-1, targets_N1[start : start + step]).squeeze(-1)
     return picked_N
 
 
