@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from collapsewatch.blobs import open_blob_store, pack_batch
 from collapsewatch.contracts.rollouts import Rollout, RolloutBatch, Turn
 from collapsewatch.contracts.scoring import Job, JobFailure, ScorerConfig, ScoringResult
+from tests.worker.small_server import SmallServer
 
 KEY = "worker-key"
 
@@ -35,7 +36,7 @@ def free_port() -> int:
         return port
 
 
-class JobServer:
+class JobServer(SmallServer):
     """Hands out its jobs in order and keeps everything it is told."""
 
     def __init__(self, port: int = 0) -> None:
@@ -67,21 +68,7 @@ class JobServer:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler, port)
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         verb, job_id = path.rpartition("/")[2], path.split("/")[-2]

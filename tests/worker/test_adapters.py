@@ -282,3 +282,19 @@ def test_weights_are_not_mapped_to_the_adapters_file(root: Path) -> None:
         file.write((root / "changed").read_bytes())
 
     np.testing.assert_array_equal(scores(loaded), before)
+
+
+def test_adapters_hang_in_a_model_that_a_device_map_placed(root: Path) -> None:
+    models = store(root, device_map="auto")
+    for name in ("small", "wide", "head", "base", "small"):
+        expected = merged_scores(root, name if name == "base" else f"{name}-merged")
+        np.testing.assert_allclose(scores(models.load(name)), expected, atol=1e-4, err_msg=name)
+
+
+def test_a_base_with_layers_on_disk_takes_no_adapter(root: Path) -> None:
+    in_memory = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head", "model.layers.0"]
+    models = store(root, device_map={**dict.fromkeys(in_memory, "cpu"), "model.layers.1": "disk"})
+
+    with pytest.raises(CheckpointNotUsable, match="kept outside the device's memory"):
+        models.load("small")
+    np.testing.assert_allclose(scores(models.load("base")), merged_scores(root, "base"), atol=1e-4)

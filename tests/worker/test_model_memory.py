@@ -7,50 +7,39 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from collapsewatch_worker.errors import CheckpointNotReady, CheckpointNotUsable
-from collapsewatch_worker.metrics.arrays import Floats
 from collapsewatch_worker.models import store as store_module
 from collapsewatch_worker.models.checkpoints import Checkpoints
-from collapsewatch_worker.models.folders import INDEX_NAME, WEIGHTS_NAME
-from collapsewatch_worker.models.memory import MemoryBound, asked_bytes, main_memory_bytes
-from collapsewatch_worker.models.resident import LoadedModel
+from collapsewatch_worker.models.folders import INDEX_NAME, WEIGHTS_NAME, checked_folder
+from collapsewatch_worker.models.loading import swap_weights
 from collapsewatch_worker.models.store import ModelStore
 from collapsewatch_worker.scoring.engine import cross_log_probs
 from collapsewatch_worker.settings import WorkerSettings
-from tests.worker.job_server import wait_until
-
-PROMPTS = [[1, 2, 3], [4, 5]]
-REASONINGS = [[6, 7, 8], [9]]
-SIZES: dict[str, Any] = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "max_position_embeddings": 64,
-}
-HEADS: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+from tests.worker.versions import (
+    HEADS,
+    PROMPTS,
+    REASONINGS,
+    SIZES,
+    fresh_scores,
+    in_thread,
+    saved_versions,
+    scores,
+    store,
+    written_in_order,
+)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Versions `v0` to `v3` of one policy with tied embeddings, and `other`, of another make."""
-    root = tmp_path_factory.mktemp("saved")
-    for number in range(4):
-        torch.manual_seed(number)
-        config = LlamaConfig(**SIZES, **HEADS, tie_word_embeddings=True)
-        LlamaForCausalLM(config).save_pretrained(root / f"v{number}")
-    other = GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=64)
-    GPT2LMHeadModel(other).save_pretrained(root / "other")
-    return root
+    return saved_versions(tmp_path_factory.mktemp("saved"))
 
 
 @pytest.fixture
@@ -63,35 +52,6 @@ def root(tmp_path: Path, saved: Path) -> Path:
 def one(root: Path) -> int:
     """Bytes of one version in memory."""
     return sum(tensor.nbytes for tensor in load_file(root / "v0" / WEIGHTS_NAME).values())
-
-
-def store(root: Path, max_bytes: int, **options: Any) -> ModelStore:
-    return ModelStore([root], device="cpu", **{"max_models": 8, **options}, max_memory=f"{max_bytes}B")
-
-
-def scores(loaded: LoadedModel) -> Floats:
-    with loaded.scoring() as model:
-        return cross_log_probs(model, PROMPTS, REASONINGS)
-
-
-def fresh_scores(folder: Path) -> Floats:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model.train(False)
-    return cross_log_probs(model, PROMPTS, REASONINGS)
-
-
-def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[Any]]:
-    found: list[Any] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except Exception as error:  # noqa: BLE001 - the test looks at it
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, found
 
 
 def test_a_dropped_model_gives_its_memory_back_at_once(root: Path, one: int) -> None:
@@ -286,89 +246,6 @@ def test_threads_that_swap_all_the_time_never_mix_versions(root: Path, one: int,
     assert models.held_bytes <= share * one
 
 
-def written_in_order(root: Path, *versions: str) -> None:
-    for age, version in enumerate(reversed(versions)):
-        os.utime(root / version, (time.time() - 60 * age,) * 2)
-
-
-def test_the_version_written_next_loads_while_the_current_one_scores(root: Path, one: int) -> None:
-    written_in_order(root, "v2", "v1", "v3", "v0")
-    models = store(root, int(2.5 * one))
-    models.load("v2")
-    current = models.load("v1")
-
-    loading = models.load_next(current, "v{step}")
-    with current.scoring() as model:
-        assert loading is not None
-        loading.join(60)
-        assert not loading.is_alive(), "the load waited for the scoring to end"
-        found = cross_log_probs(model, PROMPTS, REASONINGS)
-    np.testing.assert_allclose(found, fresh_scores(root / "v1"), atol=1e-5)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "load_model", None)  # it is there, so nothing is loaded
-        assert models.load("v1").model is current.model
-        upcoming = models.load("v3")
-    np.testing.assert_allclose(scores(upcoming), fresh_scores(root / "v3"), atol=1e-5)
-    np.testing.assert_allclose(scores(models.load("v1")), fresh_scores(root / "v1"), atol=1e-5)
-    assert models.held_bytes <= 2.5 * one
-
-
-@pytest.mark.parametrize("place", ["{root}/", ""])
-def test_a_job_of_a_lagging_worker_has_the_next_version_loaded(
-    root: Path, place: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    written_in_order(root, "v0", "v1", "v2")
-    settings = WorkerSettings(device="cpu", checkpoint_roots=(root,), home=root)
-    checkpoints = Checkpoints(settings.for_scoring("worker-1"))
-    place = place.replace("{root}", str(root))
-
-    with caplog.at_level(logging.INFO):
-        checkpoints.load(f"{place}v0", pattern=f"{place}v{{policy_version}}")
-        wait_until(lambda: "model loaded ahead" in caplog.messages, "the next version is loaded")
-    caplog.clear()
-    with caplog.at_level(logging.INFO):
-        checkpoints.load(f"{place}v1")
-    assert caplog.messages == []
-
-
-@pytest.mark.parametrize("pattern", ["v1", "v[{step}", "other{step}", "../{step}/v0", "/{step}"])
-def test_without_a_newer_version_nothing_is_loaded_ahead(root: Path, one: int, pattern: str) -> None:
-    written_in_order(root, "other", "v1", "v0")
-    models = store(root, 4 * one)
-
-    assert models.load_next(models.load("v1"), pattern) is None
-
-
-def test_nothing_is_loaded_ahead_that_does_not_fit_or_is_not_whole(root: Path, one: int) -> None:
-    written_in_order(root, "v0", "v1", "other")
-    tight, wide = store(root, int(1.5 * one)), store(root, 4 * one)
-    assert tight.load_next(tight.load("v0"), "v{step}") is None
-    assert wide.load_ahead(wide.load("v0"), "other") is None
-    assert wide.load_ahead(wide.load("v0"), "/etc") is None
-    (root / "v1" / "config.json").unlink()
-    assert wide.load_ahead(wide.load("v0"), "v1") is None
-    # And none of these attempts keeps a later load from its turn.
-    np.testing.assert_allclose(scores(wide.load("v2")), fresh_scores(root / "v2"), atol=1e-5)
-
-
-def test_a_failed_load_ahead_is_loaded_when_it_is_asked_for(root: Path, one: int) -> None:
-    written_in_order(root, "v0", "v1", "v2")
-    models = store(root, 4 * one)
-    current = models.load("v0")
-
-    def broken(model: Any, folder: Any) -> None:
-        raise OSError("Input/output error")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "swap_weights", broken)
-        loading = models.load_next(current, "v{step}")
-        assert loading is not None
-        loading.join(60)
-    assert models.held_bytes < 1.5 * one
-    np.testing.assert_allclose(scores(models.load("v3")), fresh_scores(root / "v3"), atol=1e-5)
-
-
 def test_a_copy_that_keeps_old_times_is_waited_for_while_it_grows(root: Path, saved: Path) -> None:
     def slow_copy() -> None:
         (root / "copied").mkdir()
@@ -400,6 +277,36 @@ def test_weights_are_not_mapped_to_their_file(root: Path, one: int) -> None:
     np.testing.assert_array_equal(scores(loaded), before)
 
 
+def test_files_that_change_between_the_look_and_the_read_are_said_to_have_changed(
+    root: Path, one: int
+) -> None:
+    models = store(root, int(1.5 * one))
+    models.load("v0")
+
+    def rewritten(model: Any, folder: Any) -> None:
+        """The trainer writes another model over the folder just before it is read."""
+        shutil.copy(root / "other" / WEIGHTS_NAME, root / "v1" / WEIGHTS_NAME)
+        swap_weights(model, folder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "swap_weights", rewritten)
+        with pytest.raises(CheckpointNotReady, match="written to while it was read"):
+            models.load("v1")
+    np.testing.assert_allclose(scores(models.load("v0")), fresh_scores(root / "v0"), atol=1e-5)
+
+
+def test_a_tensor_of_another_shape_is_not_spread_over_a_larger_one(root: Path, one: int) -> None:
+    models = store(root, 2 * one)
+    model = models.load("v0").model
+    weights = load_file(root / "v1" / WEIGHTS_NAME)
+    weights["model.norm.weight"] = weights["model.norm.weight"][:1]
+    save_file(weights, root / "v1" / WEIGHTS_NAME)
+    folder = checked_folder(root / "v1", [root])
+
+    with pytest.raises(CheckpointNotReady, match="written to while it was read"):
+        swap_weights(model, folder)
+
+
 def test_a_device_map_gives_the_same_scores(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Spread over memory and disk: the same hooks that move tensors from one GPU to the next."""
     names = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head", "model.layers.0"]
@@ -409,25 +316,3 @@ def test_a_device_map_gives_the_same_scores(root: Path, caplog: pytest.LogCaptur
             loaded = ModelStore([root], device="cpu", device_map=device_map).load("v0")
         np.testing.assert_allclose(scores(loaded), fresh_scores(root / "v0"), atol=1e-5)
     assert loaded.model.model.layers[1].mlp.up_proj.weight.is_meta
-
-
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [("auto", None), ("60%", 600), ("1000", 1000), ("2KiB", 2048), ("1.5 GiB", 3 * 2**29), ("7B", 7)],
-)
-def test_a_size_is_read_as_bytes_or_share(asked: str, expected: int | None) -> None:
-    assert asked_bytes(asked, 1000) == expected
-
-
-@pytest.mark.parametrize("asked", ["", "much", "12XB", "%", "-1"])
-def test_a_size_that_is_none_is_refused(asked: str) -> None:
-    with pytest.raises(ValueError, match="such as 24GiB, got"):
-        asked_bytes(asked, 1000)
-
-
-def test_on_a_cpu_models_take_half_of_the_memory_by_default() -> None:
-    bound = MemoryBound("auto", torch.device("cpu"))
-
-    assert not bound.is_fixed
-    assert bound.room(123) == main_memory_bytes() // 2
-    assert MemoryBound("25%", torch.device("cpu")).room(0) == pytest.approx(main_memory_bytes() / 4, abs=1)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from collapsewatch_worker.errors import CheckpointNotAllowed, CheckpointNotReady, CheckpointNotUsable
-from collapsewatch_worker.models.folders import INDEX_NAME, WEIGHTS_NAME
+from collapsewatch_worker.models.folders import INDEX_NAME, WEIGHTS_NAME, checked_folder
 from collapsewatch_worker.models.store import ModelStore
 from collapsewatch_worker.scoring.engine import cross_log_probs
 
@@ -223,6 +223,40 @@ def test_a_changed_folder_is_loaded_again(root: Path) -> None:
     torch.testing.assert_close(
         after.get_parameter("transformer.wte.weight"), before.get_parameter("transformer.wte.weight") + 1
     )
+
+
+def test_other_content_under_the_old_times_is_loaded_again(root: Path) -> None:
+    models = store(root)
+    weights = root / "one" / WEIGHTS_NAME
+    before, times = models.load("one"), weights.stat()
+    changed = {name: tensor + 1 for name, tensor in load_file(weights).items()}
+    # As copies do that keep the times of what they copy.
+    save_file(changed, weights, metadata={"format": "pt"})
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert weights.stat().st_size == times.st_size
+
+    assert models.load("one").resident is not before.resident
+
+
+@pytest.mark.parametrize("index", ["[]", '{"weight_map": {"a": [1]}}', '{"weight_map": {"a": "x", "b": 3}}'])
+def test_a_damaged_index_may_still_be_finished(root: Path, index: str) -> None:
+    (root / "one" / WEIGHTS_NAME).rename(root / "one" / "a.safetensors")
+    (root / "one" / INDEX_NAME).write_text(index)
+    with pytest.raises(CheckpointNotReady, match="incomplete or damaged"):
+        store(root).load("one")
+
+
+@pytest.mark.parametrize("fields", [{"n_embd": "wide"}, {"n_head": 0}, {"dtype": "nope"}])
+def test_values_that_make_no_sense_are_said_to_be_unusable(root: Path, fields: dict[str, Any]) -> None:
+    config = json.loads((root / "one" / "config.json").read_text())
+    (root / "one" / "config.json").write_text(json.dumps(config | fields))
+    with pytest.raises(CheckpointNotUsable, match="cannot be"):
+        store(root).load("one")
+
+
+def test_a_folder_that_is_removed_meanwhile_may_come_again(root: Path) -> None:
+    with pytest.raises(CheckpointNotReady, match="was removed"):
+        checked_folder(root / "gone", [root])
 
 
 def test_the_model_used_longest_ago_makes_room(root: Path) -> None:

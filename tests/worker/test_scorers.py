@@ -18,7 +18,12 @@ import tokenizers.models
 from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, RolloutBatch, Turn
 from collapsewatch.contracts.scoring import ScorerConfig, ScorerKind
 from collapsewatch_worker.batches.partition import Tokenizer
-from collapsewatch_worker.errors import BatchNotScorable, CheckpointNotAllowed, CheckpointNotReady
+from collapsewatch_worker.errors import (
+    BatchNotScorable,
+    CheckpointNotAllowed,
+    CheckpointNotReady,
+    CheckpointNotUsable,
+)
 from collapsewatch_worker.metrics.arrays import Floats
 from collapsewatch_worker.models.checkpoints import Checkpoints
 from collapsewatch_worker.process import process
@@ -200,6 +205,33 @@ def test_a_checkpoint_that_stays_broken_fails_at_once(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotReady):
         checkpoints(tmp_path, tmp_path).load(str(folder))
     assert time.monotonic() - started < 5
+
+
+def test_a_folder_whose_optimizer_is_there_before_its_weights_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "step-0"
+    shutil.copytree(GOLDEN_MODELS / "tiny_llama", folder)
+    (folder / "model.safetensors").rename(tmp_path / "kept-back")
+    (folder / "optimizer.pt").write_bytes(b"state")
+    writer = threading.Timer(0.5, (tmp_path / "kept-back").rename, [folder / "model.safetensors"])
+    writer.start()
+    loaded = checkpoints(tmp_path, tmp_path).load(str(folder))
+    writer.join()
+    assert loaded.cross_log_probs([[3, 4]], [[5]], temperature=1.0).item() < 0
+
+
+def test_what_stays_unusable_is_said_so_once_nobody_writes_any_more(tmp_path: Path) -> None:
+    folder = tmp_path / "step-0"
+    shutil.copytree(GOLDEN_MODELS / "tiny_llama", folder)
+    (folder / "model.safetensors").rename(folder / "model.bin")
+    waits = []
+    for patience_seconds, age in ((0.6, 0.0), (120.0, 60.0)):
+        for path in (folder, *folder.iterdir()):
+            os.utime(path, (time.time() - age, time.time() - age))
+        started = time.monotonic()
+        with pytest.raises(CheckpointNotUsable, match="pickled weights only"):
+            checkpoints(tmp_path, tmp_path, patience_seconds=patience_seconds).load(str(folder))
+        waits.append(time.monotonic() - started >= 0.5)
+    assert waits == [True, False]
 
 
 def test_a_checkpoint_that_is_still_to_come_is_waited_for(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def _scored_by_words(table: ScopeTable, method: LexicalMethod, sampling: Samplin
         return f"{method.value} compares reasonings of one prompt, and no prompt has two of them"
     if not comparable_R.all():
         table, scores_RP = with_rows(table, scores_RP, comparable_R)
+        sampling = sampling.model_copy(update={"num_rows": len(table.rows)})
     counts_R = np.array([_length(row) for row in table.rows], dtype=np.int64)
     return Scored(table, scores_RP, counts_R, False, sampling)
 

@@ -8,7 +8,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from collapsewatch_worker.batches.partition import Tokenizer
-from collapsewatch_worker.errors import CheckpointNotReady
+from collapsewatch_worker.errors import CheckpointNotReady, CheckpointNotUsable
 from collapsewatch_worker.metrics.arrays import Floats
 from collapsewatch_worker.models.folders import Fingerprint
 from collapsewatch_worker.models.resident import LoadedModel
@@ -91,8 +91,14 @@ class Checkpoints:
         seen: Fingerprint | None = None
         while True:
             seconds = time.monotonic() - started
+            tried = self._models.content(checkpoint)
             try:
                 loaded = self._models.load(checkpoint)
+            except CheckpointNotUsable:
+                # Between two files of a trainer a folder may look whole: the optimizer's is there and the
+                # weights are not, or the weights are those of another configuration.
+                if not self._becomes_another(checkpoint, tried, started + self._patience_seconds):
+                    raise
             except CheckpointNotReady:
                 # Copies may keep the old times of their files, so a folder is compared with the last look.
                 before, seen = seen, self._models.content(checkpoint)
@@ -107,6 +113,14 @@ class Checkpoints:
                         self._models.load_next(loaded, pattern)
                     return CheckpointModel(loaded, self._token_budget)
             time.sleep(_LOOK_SECONDS)
+
+    def _becomes_another(self, checkpoint: str, tried: Fingerprint | None, deadline: float) -> bool:
+        """Whether the folder's content changes before it is left alone; tried anew only then."""
+        while self._models.content(checkpoint) == tried:
+            if time.monotonic() >= deadline or not self._models.is_being_written(checkpoint):
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return time.monotonic() < deadline
 
     def _may_come(self, checkpoint: str, seconds: float) -> bool:
         """Whether what is not there after so many seconds is still worth waiting for."""

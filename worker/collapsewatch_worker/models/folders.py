@@ -28,8 +28,8 @@ PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 _QUIET_SECONDS = 10.0
 _BYTES_OF = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "I32": 4, "U32": 4, "I64": 8, "U64": 8}
 
-Fingerprint = tuple[tuple[str, int, int], ...]
-"""(name, time of change in ns, bytes) of every file of the folder."""
+Fingerprint = tuple[tuple[str, int, int, int], ...]
+"""(name, two times of change in ns, bytes) of every file of the folder."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,7 @@ def checked_folder(path: Path, roots: Sequence[Path]) -> Folder:
         CheckpointNotReady: a file is missing or half-written.
         CheckpointNotUsable: pickled weights only, or an index that names files of other folders.
     """
-    files = _files(path)
-    for file in files:
-        if not _is_below(file.resolve(), roots):
-            raise CheckpointNotAllowed(f"{file} is a link to a place outside the allowed folders")
-    names = {file.name for file in files}
+    names = {file.name for file in files_within(path, roots)}
     is_adapter = ADAPTER_CONFIG_NAME in names
     if not is_adapter and CONFIG_NAME not in names:
         raise CheckpointNotReady(f"the checkpoint {path} has no {CONFIG_NAME} (yet)")
@@ -95,6 +91,23 @@ def checked_folder(path: Path, roots: Sequence[Path]) -> Folder:
         except (SafetensorError, OSError) as error:
             raise CheckpointNotReady(f"{shard} is incomplete or damaged: {error}") from error
     return Folder(path, fingerprint(path), tuple(shards), is_adapter)
+
+
+def files_within(path: Path, roots: Sequence[Path]) -> list[Path]:
+    """The files of an allowed folder.
+
+    Raises:
+        CheckpointNotAllowed: one is a link that leads outside the roots.
+        CheckpointNotReady: the folder was removed meanwhile.
+    """
+    try:
+        files = _files(path)
+    except FileNotFoundError as error:
+        raise CheckpointNotReady(f"the checkpoint {path} was removed while it was looked at") from error
+    for file in files:
+        if not _is_below(file.resolve(), roots):
+            raise CheckpointNotAllowed(f"{file} is a link to a place outside the allowed folders")
+    return files
 
 
 def version_after(pattern: str, current: Path, roots: Sequence[Path]) -> Path | None:
@@ -112,12 +125,13 @@ def version_after(pattern: str, current: Path, roots: Sequence[Path]) -> Path | 
     for root in roots:
         # Outside the roots nothing is so much as looked for.
         place = Path(os.path.normpath(root / wildcard))
-        if place.is_relative_to(root):
+        if place != root and place.is_relative_to(root):
             found.update(root.glob(str(place.relative_to(root))))
     try:
         since = current.stat().st_mtime_ns
-        written = {path: path.stat().st_mtime_ns for path in found}
-    except FileNotFoundError:  # trainers remove old checkpoints
+        # Beside their folders trainers write files of their own, such as the name of the latest.
+        written = {path: path.stat().st_mtime_ns for path in found if path.is_dir()}
+    except OSError:  # trainers remove old checkpoints
         return None
     newer = [path for path, changed in written.items() if changed > since]
     return min(newer, key=lambda path: written[path], default=None)
@@ -164,7 +178,10 @@ def fingerprint(path: Path) -> Fingerprint:
     """
     try:
         files = _files(path)
-        return tuple((file.name, (stat := file.stat()).st_mtime_ns, stat.st_size) for file in files)
+        # Copies may keep the old time of a file's content; the time of its inode cannot be set.
+        return tuple(
+            (file.name, (stat := file.stat()).st_mtime_ns, stat.st_ctime_ns, stat.st_size) for file in files
+        )
     except FileNotFoundError as error:
         raise CheckpointNotReady(f"the checkpoint {path} changed while it was looked at: {error}") from error
 
@@ -175,7 +192,7 @@ def _shards(path: Path, names: set[str]) -> list[Path]:
         return _single(path, names, WEIGHTS_NAME)
     try:
         shards = sorted(set(json.loads((path / INDEX_NAME).read_text())["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointNotReady(f"{path / INDEX_NAME} is incomplete or damaged") from error
     for name in shards:
         if not isinstance(name, str) or Path(name).name != name:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
@@ -12,6 +13,8 @@ from collapsewatch_worker.models.folders import CONFIG_NAME, Folder
 
 # What changes from one saved version to the next and says nothing about the architecture.
 _NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
+_BAD_CONFIG = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, StrictDataclassError)
+"""What values that make no sense may make the library answer."""
 
 
 def load_config(path: Path) -> PreTrainedConfig:
@@ -27,7 +30,7 @@ def load_config(path: Path) -> PreTrainedConfig:
         )
     except OSError as error:
         raise CheckpointNotReady(f"{path / CONFIG_NAME} is incomplete or damaged: {error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except _BAD_CONFIG as error:
         raise CheckpointNotUsable(f"{path / CONFIG_NAME} cannot be used: {error}") from error
     # A configuration may name kernels to fetch and run; the library's own default is taken instead.
     for field in ("_attn_implementation", "_experts_implementation"):
@@ -67,7 +70,7 @@ def load_model(
             local_files_only=True,
             output_loading_info=True,
         )
-    except (ValueError, OSError, KeyError, TypeError, RuntimeError, ImportError) as error:
+    except (OSError, RuntimeError, ImportError, *_BAD_CONFIG) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
         raise CheckpointNotUsable(f"the checkpoint {path} cannot be loaded: {error}") from error
@@ -112,12 +115,19 @@ def swap_weights(model: PreTrainedModel, folder: Folder) -> None:
     """Reads the folder's weights over the model's, one tensor at a time: there is never a second copy.
 
     Only where `can_swap`. When it fails midway the model holds a mixture and must be thrown away.
+
+    Raises:
+        CheckpointNotReady: the files are others than those that were looked at.
     """
     weights = model.state_dict()
     for shard in folder.shards:
         with safe_open(shard, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - a safetensors file is no dictionary
-                weights[name].copy_(file.get_tensor(name))
+                read, ours = file.get_tensor(name), weights.get(name)
+                # A smaller tensor would be repeated to fill a larger one without a word.
+                if ours is None or ours.shape != read.shape:
+                    raise CheckpointNotReady(f"{shard} was written to while it was read")
+                ours.copy_(read)
 
 
 def _own_memory(model: torch.nn.Module) -> None:

@@ -20,7 +20,8 @@ from safetensors import SafetensorError
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from collapsewatch_worker.errors import CheckpointNotReady, CheckpointNotUsable, JobError
-from collapsewatch_worker.models.adapters import AdapterConfig, AdapterSwitch, read_adapter_config
+from collapsewatch_worker.models.adapter_config import AdapterConfig, read_adapter_config
+from collapsewatch_worker.models.adapters import AdaptersClash, AdapterSwitch
 from collapsewatch_worker.models.folders import (
     Fingerprint,
     Folder,
@@ -106,9 +107,16 @@ class ModelStore:
         if not folder.is_adapter:
             return self._plain(folder)
         config = read_adapter_config(folder.path)
-        base = self._plain(self._base_folder(config))
-        with base.scoring():
-            adapter = self._adapter(base, folder, config)
+        base_folder = self._base_folder(config)
+        base = self._plain(base_folder)
+        try:
+            with base.scoring():
+                adapter = self._adapter(base, folder, config)
+        except AdaptersClash as clash:
+            log.info("adapters do not go together, the base is loaded again", extra={"error": str(clash)})
+            base = self._plain(base_folder)
+            with base.scoring():
+                adapter = self._adapter(base, folder, config)
         tokenizer = adapter.tokenizer or base.tokenizer
         return replace(base, adapter=adapter.name, tokenizer=tokenizer, path=folder.path)
 
@@ -131,18 +139,20 @@ class ModelStore:
         """
         if self._device_map is not None or self._max_models < 2 or not self._loading.acquire(blocking=False):
             return None
-        thread = None
+        is_started = False
         try:
             folder = checked_folder(allowed_folder(checkpoint, self._roots), self._roots)
             module = self._copied_beside(current, folder)
-            if module is not None:
-                thread = threading.Thread(target=self._read_ahead, args=(module, folder), daemon=True)
-                thread.start()
+            if module is None:
+                return None
+            thread = threading.Thread(target=self._read_ahead, args=(module, folder), daemon=True)
+            thread.start()
+            is_started = True
             return thread
         except _UNREADABLE:
             return None
         finally:
-            if thread is None:
+            if not is_started:
                 self._loading.release()
 
     def _copied_beside(self, current: LoadedModel, folder: Folder) -> PreTrainedModel | None:
@@ -165,8 +175,9 @@ class ModelStore:
     def _read_ahead(self, module: PreTrainedModel, folder: Folder) -> None:
         try:
             swap_weights(module, folder)
+            resident = self._as_resident(folder, module)
             self._check_unchanged(folder)
-            self._keep(folder, self._as_resident(folder, module))
+            self._keep(folder, resident)
             log.info("model loaded ahead", extra={"checkpoint": str(folder.path)})
         except _UNREADABLE:
             # Nobody has asked for it yet. Whoever does loads it then, and hears what is wrong.
@@ -277,14 +288,18 @@ class ModelStore:
                 # The folder's own older version first: nobody will ask for it again.
                 oldest = min(self._residents, key=lambda key: key[0] != folder.path)
                 victim = self._residents.pop(oldest)
-            if not victim.adapters and can_swap(victim.model, folder, config):
-                return self._swapped(victim, folder)
+            swapped = self._swapped(victim, folder, config)
+            if swapped is not None:
+                return swapped
             del victim  # its memory is free only when nobody refers to it
             self._memory.release()
         return None
 
-    def _swapped(self, resident: Resident, folder: Folder) -> Resident:
+    def _swapped(self, resident: Resident, folder: Folder, config: PreTrainedConfig) -> Resident | None:
+        """The resident with the folder's weights; None where they cannot be read over its own."""
         with resident.lock:
+            if resident.adapters or not can_swap(resident.model, folder, config):
+                return None
             resident.generation += 1
             swap_weights(resident.model, folder)
             resident.tokenizer = load_tokenizer(folder.path)
@@ -312,7 +327,8 @@ class ModelStore:
         if adapter is not None:
             resident.adapters.move_to_end(key)
             return adapter
-        num_bytes = weight_bytes(folder.shards, self.dtype.itemsize)
+        with _told_as_changed(folder):
+            num_bytes = weight_bytes(folder.shards, self.dtype.itemsize)
         stale = [old for old in resident.adapters if old[0] == folder.path]
         for old in stale:
             self._drop_adapter(resident, old)
@@ -320,13 +336,16 @@ class ModelStore:
         try:
             with _told_as_changed(folder):
                 name = resident.switch.attach(config)
-                self._check_unchanged(folder)
         except BaseException:
             # Half of an adapter may hang in the model.
             self._forget(resident)
             raise
-        adapter = HungAdapter(name, load_tokenizer(folder.path), num_bytes)
-        resident.adapters[key] = adapter
+        adapter = resident.adapters[key] = HungAdapter(name, load_tokenizer(folder.path), num_bytes)
+        try:
+            self._check_unchanged(folder)
+        except JobError:
+            self._drop_adapter(resident, key)
+            raise
         log.info("adapter loaded", extra={"checkpoint": str(folder.path), "base": str(resident.key[0])})
         return adapter
 

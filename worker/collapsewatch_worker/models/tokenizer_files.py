@@ -9,8 +9,9 @@ import tokenizers as fast
 from transformers import AutoTokenizer
 
 from collapsewatch_worker.batches.partition import Tokenizer
-from collapsewatch_worker.errors import CheckpointNotAllowed, CheckpointNotReady
-from collapsewatch_worker.models.folders import allowed_folder
+from collapsewatch_worker.errors import JobError
+from collapsewatch_worker.models.adapter_config import base_of_adapter
+from collapsewatch_worker.models.folders import allowed_folder, files_within
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +54,21 @@ class ClassicTokenizer:
 
 
 def tokenizer_below(roots: Sequence[Path], checkpoint: str) -> Tokenizer | None:
-    """The tokenizer of a checkpoint that is not loaded; None when it has none or is not there for us."""
+    """The tokenizer of a checkpoint that is not loaded, an adapter's own or else that of its base model.
+
+    None when it has none or is not there for us.
+    """
+    roots = [root.expanduser().resolve() for root in roots]
     try:
-        folder = allowed_folder(checkpoint, [root.expanduser().resolve() for root in roots])
-    except (CheckpointNotAllowed, CheckpointNotReady) as error:
+        folder = allowed_folder(checkpoint, roots)
+        files_within(folder, roots)
+        tokenizer = load_tokenizer(folder)
+        base = base_of_adapter(folder) if tokenizer is None else None
+        if base is None:
+            return tokenizer
+        folder = allowed_folder(base, roots)
+        files_within(folder, roots)
+    except JobError as error:
         log.info("the checkpoint's tokenizer is not here", extra={"error": str(error)})
         return None
     return load_tokenizer(folder)
