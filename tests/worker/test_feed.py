@@ -99,8 +99,10 @@ def test_an_empty_queue_is_waited_at_and_no_longer(make_feed: Callable[..., Redi
 
 def test_what_is_no_job_id_is_passed_over(server: RedisServer, make_feed: Callable[..., RedisFeed]) -> None:
     server.queue("nonsense", created=1.0)
+    server.client.zadd(QUEUE_KEY, {b"\xff\xfe": 1.5})
     server.queue(5, created=2.0)
     feed = make_feed()
+    assert feed.next_job_id() is FeedAnswer.empty
     assert feed.next_job_id() is FeedAnswer.empty
     assert feed.next_job_id() == 5
 

@@ -201,3 +201,13 @@ def test_failing_tells_what_becomes_of_the_job(network: Network) -> None:
         assert api.fail(7, JobFailure(worker="worker-1", error="broken", retry=False)) == "dead"
     sent = JobFailure.model_validate_json(network.requests[0].content)
     assert sent == JobFailure(worker="worker-1", error="broken", retry=False)
+
+
+def test_an_answer_that_cannot_be_unpacked_is_no_answer(network: Network) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    garbled = [
+        httpx.Response(502, headers=headers, stream=httpx.ByteStream(b"not packed at all")) for _ in range(3)
+    ]
+    with pytest.raises(ServerUnreachable, match="DecodingError"):
+        network.api(*garbled).claim()
+    assert len(network.requests) == 3

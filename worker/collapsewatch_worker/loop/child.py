@@ -117,10 +117,14 @@ def _too_large(max_bytes: int, num_shards: int) -> str:
 
 def job_failure(worker: str, error: Exception) -> JobFailure:
     """What the server and the run's page are told about an error."""
-    lines = "".join(traceback.format_exception(error))
+    # A file's name may hold bytes that are no text, and what holds them cannot be sent.
+    lines, told = (
+        text.encode(errors="replace").decode()
+        for text in ("".join(traceback.format_exception(error)), f"{type(error).__name__}: {error}")
+    )
     return JobFailure(
         worker=worker,
-        error=f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS],
+        error=told[:_MAX_ERROR_CHARS],
         # The end of a traceback says what happened.
         traceback=lines[-_MAX_TRACEBACK_CHARS:],
         retry=error.retry if isinstance(error, JobError) else True,

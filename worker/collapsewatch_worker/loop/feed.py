@@ -42,7 +42,6 @@ class RedisFeed:
         # A socket timeout shorter than the blocking pop would cut the pop off and lose the id it carries.
         self._redis = redis.Redis.from_url(
             redis_url,
-            decode_responses=True,
             socket_connect_timeout=_CONNECT_SECONDS,
             socket_timeout=block_seconds + _SOCKET_MARGIN_SECONDS,
             retry=Retry(NoBackoff(), 0),
@@ -59,7 +58,12 @@ class RedisFeed:
         if self._away_until is not None:
             log.info("redis is back")
             self._away_until = None
-        return FeedAnswer.empty if popped is None else _job_id(str(popped[1]))
+        if popped is None:
+            return FeedAnswer.empty
+        # Bytes, not text: what a stranger put there need not be text, and decoding it would raise.
+        member = popped[1]
+        assert isinstance(member, bytes)
+        return _job_id(member)
 
     def close(self) -> None:
         """Gives the connection back."""
@@ -72,7 +76,7 @@ class RedisFeed:
         return FeedAnswer.unavailable
 
 
-def _job_id(member: str) -> int | FeedAnswer:
+def _job_id(member: bytes) -> int | FeedAnswer:
     try:
         return int(member)
     except ValueError:

@@ -31,12 +31,17 @@ class ScoringProcessGone(Exception):
 class ScoringProcess:
     """One child at the other end of a pipe of its own: what it prints on stdout disturbs nothing.
 
+    Making one raises ScoringProcessGone when it cannot be started or ends at once.
+
     Start it in a thread that lives as long as it should: on Linux it dies with the thread that started it.
     """
 
     def __init__(self, settings: ScoringSettings, *, command: tuple[str, ...] = CHILD_COMMAND) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
         environment = {key: value for key, value in os.environ.items() if key not in _KEPT_FROM_CHILD}
+        try:
+            self._pipe, theirs = multiprocessing.Pipe()
+        except OSError as error:
+            raise ScoringProcessGone(f"no pipe to a scoring process can be made: {error}") from error
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 [*command, str(theirs.fileno()), str(os.getpid())],
@@ -44,9 +49,17 @@ class ScoringProcess:
                 stdin=subprocess.DEVNULL,
                 env=environment,
             )
+        except OSError as error:
+            # The machine may be out of memory or of process ids for a moment: no reason to end the worker.
+            self._pipe.close()
+            raise ScoringProcessGone(f"the scoring process cannot be started: {error}") from error
         finally:
             theirs.close()
-        self._send_bytes(settings.model_dump_json().encode())
+        try:
+            self._send_bytes(settings.model_dump_json().encode())
+        except ScoringProcessGone:
+            self.stop()
+            raise
 
     @property
     def pid(self) -> int:
@@ -106,4 +119,11 @@ class ScoringProcess:
         if code >= 0:
             return ScoringProcessGone(f"the scoring process left with exit status {code}")
         hint = ", often for lack of memory" if -code == signal.SIGKILL else ""
-        return ScoringProcessGone(f"the scoring process was ended by {signal.Signals(-code).name}{hint}")
+        return ScoringProcessGone(f"the scoring process was ended by {_signal_name(-code)}{hint}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have none
+        return f"signal {number}"

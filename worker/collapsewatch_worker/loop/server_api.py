@@ -158,7 +158,8 @@ class WorkerApi:
                 content, headers = _encoded(repeated or body)
             try:
                 response = self._client.post(path, content=content, headers=headers, timeout=timeout)
-            except httpx.TransportError as error:
+            # Also an answer that cannot be unpacked, as from a proxy that is at fault.
+            except httpx.RequestError as error:
                 reason = f"{type(error).__name__}: {error}"
                 continue
             if response.is_success:
