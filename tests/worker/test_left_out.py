@@ -197,3 +197,16 @@ def test_the_scoring_process_reads_the_tokenizer_alone_for_a_step_between(tmp_pa
     assert result.batch_metrics["reasoning_length"].value > 2
     outside = settings.model_copy(update={"checkpoint_roots": (tmp_path / "elsewhere",)})
     assert "reasoning_length" in JobScorer(outside).result(job(config)).absent
+
+
+def test_reasonings_that_a_lexical_scorer_cannot_compare_are_not_told_as_scored() -> None:
+    batch = recorded_batch(2)
+    first = batch.rollouts[0].group_id
+    alone = [
+        rollout for rollout in batch.rollouts if rollout.group_id != first or rollout is batch.rollouts[0]
+    ]
+    result = score(batch.model_copy(update={"rollouts": alone}))
+    (evaluation,) = result.evaluations
+    # Whoever has no other reasoning of its prompt has nothing to be compared with.
+    assert told(result).num_rows == evaluation.num_rows == len(alone) - 1
+    assert told(result).num_rows_available == len(alone)

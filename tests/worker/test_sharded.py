@@ -7,6 +7,7 @@ import pytest
 
 from collapsewatch.blobs import open_blob_store, pack_batch
 from collapsewatch.contracts.rollouts import ReasoningTags, RolloutBatch, Shard
+from collapsewatch.contracts.scoring import ScopeEvaluation, ScorerConfig
 from collapsewatch_worker.batches.sharded import whole_step
 from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.loop.child import JobScorer
@@ -45,6 +46,37 @@ def test_shards_score_like_the_whole_batch(tmp_path: Path) -> None:
     expected = score(batch.model_copy(update={"rollouts": in_shard_order}))
     assert result.model_dump(exclude={"seconds"}) == expected.model_dump(exclude={"seconds"})
     assert {group.num_rollouts for group in result.groups} == {16}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_same_part_is_scored_however_the_step_was_cut_into_shards(
+    tmp_path: Path, count: int, order: int
+) -> None:
+    batch = recorded_batch(1)
+    turned = batch.model_copy(update={"rollouts": batch.rollouts[::order]})
+    blobs = open_blob_store(str(tmp_path))
+    keys = [f"{number}.zst" for number in range(count)]
+    shards = cut(turned, count) if count > 1 else [turned]
+    for key, shard in zip(keys, shards, strict=True):
+        blobs.write(key, pack_batch(shard))
+    config = {"num_samples": 40, "seed": 9, "scopes": ["first_turn", "trajectory"]}
+    asked = job(ScorerConfig.model_validate(config)).model_copy(update={"blob_keys": keys})
+    results = [job_scorer(tmp_path).result(asked) for _ in range(2)]
+    assert results[0].model_dump(exclude={"seconds"}) == results[1].model_dump(exclude={"seconds"})
+    expected = score(batch, **config)
+    assert len(expected.evaluations) == 2
+    assert [_by_group(one) for one in results[0].evaluations] == [
+        _by_group(one) for one in expected.evaluations
+    ]
+    other_seed = score(batch, **{**config, "seed": 10})
+    assert _by_group(other_seed.evaluations[0]) != _by_group(expected.evaluations[0])
+
+
+def _by_group(evaluation: ScopeEvaluation) -> list[tuple[object, ...]]:
+    """What depends on which rows were drawn, and on nothing else."""
+    assert evaluation.num_rows == 40
+    return sorted((tuple(p.group_ids), p.num_rows, round(p.accuracy, 9)) for p in evaluation.prompts)
 
 
 def test_a_single_batch_is_itself() -> None:

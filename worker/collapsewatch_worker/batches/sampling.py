@@ -28,7 +28,7 @@ def why_left_out(config: ScorerConfig, batch: RolloutBatch) -> str | None:
             f"and the next of them is {following}"
         )
     probes = config.probe_group_ids
-    if probes is not None and not any(rollout.group_id in set(probes) for rollout in batch.rollouts):
+    if probes is not None and {rollout.group_id for rollout in batch.rollouts}.isdisjoint(probes):
         return f"left out by choice: the batch has none of the {len(probes)} groups of the probe set"
     return None
 
