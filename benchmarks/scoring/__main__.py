@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ RESULT = ROOT / "build" / "bench" / "scoring.json"
 DOCUMENT = ROOT / "docs" / "scoring.md"
 PLOT = ROOT / "docs" / "scoring.svg"
 
-WHOLE = Effort(num_rounds=3, most_pairs=None, sizes=None)
+WHOLE = Effort(num_rounds=3, most_pairs=(32, 4), sizes=None)
 QUICK = Effort(num_rounds=1, most_pairs=(16, 4), sizes=("short", "long", "few"))
 
 
@@ -37,7 +38,13 @@ def main() -> None:
     sizes = {size.name: size for size in (*works.CPU_SIZES, *works.GPU_SIZES)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", help=f"{', '.join(sizes)}; all when absent")
-    named = parser.parse_args().sizes
+    parser.add_argument(
+        "--every-pair", action="store_true", help="let (a) and (b) run whole batches, which takes hours"
+    )
+    given = parser.parse_args()
+    named = given.sizes
+    if given.every_pair:
+        effort = replace(effort, most_pairs=None)
     if unknown := set(named) - set(sizes):
         parser.error(f"no such size: {', '.join(sorted(unknown))}")
     # One thread: its CPU time is the figure that holds on a machine that has other work to do.
