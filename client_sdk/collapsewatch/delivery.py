@@ -21,9 +21,10 @@ from collapsewatch.encoding import model_json
 from collapsewatch.errors import SettingsError
 from collapsewatch.heartbeat import Heart, host_name
 from collapsewatch.leftovers import ship_leftovers
-from collapsewatch.sender import DROP_REASONS, Sender
+from collapsewatch.sender import Sender
 from collapsewatch.settings import Settings
 from collapsewatch.spool import RecordKind, Spool, SpoolMeta
+from collapsewatch.spool.status import WHAT_OF_KIND
 from collapsewatch.wire import THREAD_NAMES
 
 _LAST_BEAT_SECONDS = 2.0
@@ -144,7 +145,7 @@ def open_spool(settings: Settings, start: RunStart, boundary: Boundary) -> Spool
     """
 
     def on_drop(kind: RecordKind, num_items: int, reason: str) -> None:
-        what = DROP_REASONS[kind]
+        what = WHAT_OF_KIND[kind]
         boundary.drop(f"{what}_{reason}", num_items)
         boundary.report(f"{what} {reason}", "%s dropped: %s", what, _DROP_CAUSES.get(reason, reason))
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from collapsewatch.boundary import Boundary
 from collapsewatch.heartbeat import ship_adopted
-from collapsewatch.sender import DROP_REASONS
 from collapsewatch.settings import Settings
 from collapsewatch.spool import RecordKind, Spool, SpoolError, SpoolMeta
 from collapsewatch.spool.folders import read_meta, writer_folders
+from collapsewatch.spool.status import WHAT_OF_KIND
 
 PATIENCE_SECONDS = 120.0
 """How long a server may take nothing before the rest is left for another time."""
@@ -108,10 +108,10 @@ def ship_leftover(
     damaged = Counter[str]()
 
     def on_drop(kind: RecordKind, num_items: int, reason: str) -> None:
-        what = f"{DROP_REASONS[kind]}_{reason}"
+        what = f"{WHAT_OF_KIND[kind]}_{reason}"
         damaged[what] += num_items
         boundary.drop(what, num_items)
-        boundary.report(what, "%s: %s in %s", DROP_REASONS[kind], reason, folder)
+        boundary.report(what, "%s: %s in %s", WHAT_OF_KIND[kind], reason, folder)
 
     try:
         spool = Spool.adopt(folder, max_bytes=settings.max_spool_bytes, on_drop=on_drop)
@@ -127,7 +127,7 @@ def ship_leftover(
         status = spool.status()
         # Some of the damage may have turned out before the first look at the counts.
         dropped = {**(Counter(status.dropped) - Counter(before)), **damaged}
-        sent = Counter({DROP_REASONS[kind]: count for kind, count in spool.acknowledged.items()})
+        sent = Counter({WHAT_OF_KIND[kind]: count for kind, count in spool.acknowledged.items()})
         refused = Counter({what: dropped.get(f"{what}_rejected", 0) for what in sent})
         return Leftover(
             folder,

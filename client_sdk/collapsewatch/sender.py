@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from collapsewatch.boundary import Boundary, log
 from collapsewatch.settings import Settings
 from collapsewatch.spool import Record, RecordKind, Spool
+from collapsewatch.spool.status import WHAT_OF_KIND
 from collapsewatch.wire import THREAD_NAMES, Outcome, Verdict, connect, request_of, send
 
 if TYPE_CHECKING:
@@ -22,20 +23,15 @@ _TAKE_SECONDS = 5.0
 _GATHER_SECONDS = 0.5
 """Pause after scalars were shipped. Each request takes the interpreter's lock for about a millisecond, and
 a trainer that logs all the time should not pay for one request per call."""
+_FIRST_SECONDS = 0.1
+"""Pause before the first scalars after a while of silence are shipped: what is logged in a row goes together,
+and the calls behind the first one do not share the interpreter with its request."""
 _MANY_RECORDS = 200
 _BREATH_SECONDS = 0.05
 _CLOSING_PAUSE_SECONDS = 0.5
 _MAX_FAILURES = 3
 """Unforeseen errors over one record before it counts as one that cannot be sent."""
 _MAX_EMPTY_TAKES = 20
-
-DROP_REASONS = {
-    RecordKind.start: "runs",
-    RecordKind.update: "updates",
-    RecordKind.batch: "batches",
-    RecordKind.scalars: "values",
-}
-"""First word of the count under which a record of each kind is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +151,18 @@ class Sender:
         if not self._closing.is_set() and num_waiting < math.inf:
             self._urgent.wait(_GATHER_SECONDS if num_waiting < _MANY_RECORDS else _BREATH_SECONDS)
 
+    def _gather_first(self) -> None:
+        self._urgent.clear()
+        if not self._closing.is_set() and self._spool.num_values_alone() < math.inf:
+            self._urgent.wait(_FIRST_SECONDS)
+
     def _may_go_on(self) -> bool:
         return self._refusal is None and not self._stopped.is_set() and time.monotonic() < self._deadline
 
     def _take(self) -> list[Record]:
         try:
+            if self._spool.wait(_TAKE_SECONDS):
+                self._gather_first()
             records = self._spool.take(_TAKE_SECONDS)
         except Exception as error:  # noqa: BLE001 - the SDK boundary: a disk may fail in any way
             self._boundary.report("take", "the spool cannot be read: %s: %s", type(error).__name__, error)
@@ -263,7 +266,7 @@ class Sender:
 
     def _drop(self, records: Sequence[Record], reason: str) -> None:
         for record in records:
-            what = DROP_REASONS[record.kind]
+            what = WHAT_OF_KIND[record.kind]
             self._boundary.drop(f"{what}_rejected", record.num_items)
             self._spool.note_dropped(f"{what}_rejected", record.num_items)
             self._boundary.report(

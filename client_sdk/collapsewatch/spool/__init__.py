@@ -6,6 +6,7 @@ operating system dies, for nothing is forced to the platter.
 
 from collapsewatch.spool.folders import SpoolError, SpoolMeta
 from collapsewatch.spool.records import Record, RecordKind
-from collapsewatch.spool.spool import Spool, SpoolStatus
+from collapsewatch.spool.spool import Spool
+from collapsewatch.spool.status import SpoolStatus
 
 __all__ = ["Record", "RecordKind", "Spool", "SpoolError", "SpoolMeta", "SpoolStatus"]

@@ -7,7 +7,6 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from collapsewatch.spool.cursor import Cursor
@@ -16,6 +15,7 @@ from collapsewatch.spool.lanes import SCALARS
 from collapsewatch.spool.reading import Head, LaneReader
 from collapsewatch.spool.records import Record, RecordKind
 from collapsewatch.spool.segments import Segment, find_segments, survey
+from collapsewatch.spool.status import WHAT_OF_KIND, SpoolStatus
 from collapsewatch.spool.writing import Dropped, SpoolWriter
 
 MAX_RECORDS_PER_TAKE = 2000
@@ -26,27 +26,6 @@ _RETRY_SECONDS = 1.0
 _RELEASE_SECONDS = 5.0
 OnDrop = Callable[[RecordKind, int, str], None]
 """Kind, number of items, reason: `spool_full`, `closed` or `damaged`. Called without a lock."""
-
-WHAT_OF_KIND = {
-    RecordKind.start: "runs",
-    RecordKind.update: "updates",
-    RecordKind.batch: "batches",
-    RecordKind.scalars: "values",
-}
-"""First word of the count under which a record of each kind is dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolStatus:
-    """What waits, and what will never arrive."""
-
-    num_records: int
-    num_bytes: int
-    oldest_seconds: float
-    """Age of the oldest record that waits; 0 when none does."""
-    dropped: dict[str, int]
-    """By reason, over the whole life of the spool: `batches_spool_full`, `values_damaged` and the like, which
-    the spool counts itself, and what `note_dropped` was told."""
 
 
 class Spool:
@@ -185,6 +164,17 @@ class Spool:
                     self._changed.notify_all()
         if dropped:
             self._tell(dropped)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Whether there was nothing to take, and something came within the time."""
+        with self._changed:
+            if self._taken or self._writer.left_records or self._is_closed:
+                return False
+            self._num_waiting += 1
+            try:
+                return self._changed.wait(timeout_seconds)
+            finally:
+                self._num_waiting -= 1
 
     def take(self, timeout_seconds: float | None) -> list[Record]:
         """The oldest record, or the oldest scalars in a row; waits for one.
