@@ -7,14 +7,17 @@ importing the package costs a training script next to nothing.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collapsewatch.alerts import Alert
     from collapsewatch.contracts.rollouts import CrossLogProbs, ReasoningTags, Rollout, Shard, Turn
     from collapsewatch.contracts.scoring import ScorerConfig
     from collapsewatch.errors import CollapsewatchError, DeliveryError, InvalidInputError, SettingsError
-    from collapsewatch.run import Run, init
+    from collapsewatch.opening import init
+    from collapsewatch.run import Run
 
     __version__: str
 
 __all__ = [
+    "Alert",
     "CollapsewatchError",
     "CrossLogProbs",
     "DeliveryError",
@@ -31,6 +34,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Alert": "alerts",
     "CollapsewatchError": "errors",
     "CrossLogProbs": "contracts.rollouts",
     "DeliveryError": "errors",
@@ -42,7 +46,7 @@ _MODULES = {
     "SettingsError": "errors",
     "Shard": "contracts.rollouts",
     "Turn": "contracts.rollouts",
-    "init": "run",
+    "init": "opening",
 }
 
 

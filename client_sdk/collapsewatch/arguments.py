@@ -26,6 +26,7 @@ Column = Sequence[Any] | SupportsToList
 """One entry per rollout: a list, tuple, array or tensor."""
 
 _MAX_CHECKED_NAMES = 10_000
+_NOT_FINITE = " not finite"
 _checked_names: set[str] = set()
 """Metric names that are fine as they are."""
 
@@ -142,6 +143,11 @@ def finite_values(values: Mapping[str, Any]) -> tuple[list[tuple[str, float]], l
     return kept, problems
 
 
+def why_dropped(problem: InvalidInputError) -> str:
+    """Under which name a value that was not taken is counted: NaN and infinity apart from other things."""
+    return "values_not_finite" if problem.kind.endswith(_NOT_FINITE) else "values_invalid"
+
+
 def _metric_name(name: object) -> str:
     if not isinstance(name, str) or not 1 <= len(name.strip()) <= 200:
         raise InvalidInputError(
@@ -176,5 +182,5 @@ def _finite_number(name: str, value: object) -> float:
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name!r} is no number: {described(plain)}", kind=f"{name} type") from error
     if not math.isfinite(number):
-        raise InvalidInputError(f"{name!r} is {number}: JSON has no such number", kind=f"{name} not finite")
+        raise InvalidInputError(f"{name!r} is {number}: JSON has no such number", kind=f"{name}{_NOT_FINITE}")
     return number

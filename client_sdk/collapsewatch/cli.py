@@ -16,8 +16,8 @@ import typer
 
 # fmt: off
 _SERVER = (
-    "alembic", "fastapi", "numpy", "plotly", "prometheus_client", "psycopg", "pydantic_settings", "redis",
-    "sqlalchemy", "starlette", "uvicorn",
+    "alembic", "apprise", "cryptography", "fastapi", "httpcore", "numpy", "plotly", "prometheus_client",
+    "psycopg", "pydantic_settings", "redis", "sqlalchemy", "starlette", "uvicorn",
 )
 _WORKER = (
     "accelerate", "numpy", "peft", "pydantic_settings", "redis", "regex", "safetensors", "scipy", "sklearn",

@@ -1,21 +1,85 @@
 """How a run is opened: its start, on which all processes of a launch agree."""
 
+import logging
 import uuid
 from collections.abc import Sequence
 from typing import Literal
 
 from collapsewatch.arguments import Scorer, scorer_config, validated
-from collapsewatch.boundary import Boundary
+from collapsewatch.boundary import Boundary, is_strict
 from collapsewatch.contracts.runs import AttemptStart, RunStart
 from collapsewatch.errors import InvalidInputError
-from collapsewatch.launcher import Launch, identity
+from collapsewatch.launcher import Launch, identity, launch_of
+from collapsewatch.names import random_run_name
 from collapsewatch.plain import json_config, plain_step
-from collapsewatch.settings import Settings
+from collapsewatch.run import Run
+from collapsewatch.settings import Mode, Settings, load_settings
 
 Resume = Literal["allow", "must", "never"]
 
 
-def run_start(
+def init(
+    project: str = "default",
+    name: str | None = None,
+    *,
+    config: object = None,
+    tags: Sequence[str] | None = None,
+    url: str | None = None,
+    api_key: str | None = None,
+    scorer: Scorer | None = None,
+    run_id: str | None = None,
+    resume: Resume = "allow",
+    from_step: int | None = None,
+    mode: Mode | None = None,
+) -> Run:
+    """A run that is being sent to the server in the background.
+
+    Never raises and never waits for the network: when an argument cannot be used, the reason is logged and
+    the run comes back disabled (`COLLAPSEWATCH_STRICT=1` raises instead). In a distributed training, call it
+    in rank 0, or in every rank that has something to log: ranks that torchrun or Slurm started open the same
+    run, other ranks need the same `run_id`.
+
+    What processes that are gone could not send to this server is sent in the background as well.
+
+    Args:
+        name: a readable one is drawn when it is absent; `run_id` serves when that is given.
+        config: hyperparameters: a mapping, dataclass, pydantic model or `argparse.Namespace`.
+        url: the server; else `COLLAPSEWATCH_URL`, else the local server.
+        api_key: project key; else `COLLAPSEWATCH_API_KEY`, else the local server's, for that server only.
+        scorer: who scores the batches; a plain `"lexical"` when absent. See `Run.set_scorer`.
+        run_id: the id of an earlier run, to go on with it; it must have the same project and name. Else
+            `COLLAPSEWATCH_RUN_ID`.
+        resume: `"must"` takes only a run that is there, `"never"` only a new one, `"allow"` both.
+        from_step: first step that this start replays or adds. From there on it supersedes earlier starts of
+            the run; from the first step that is logged when absent.
+        mode: `"offline"` keeps everything on disk until `collapsewatch sync`, `"disabled"` makes every call
+            do nothing; else `COLLAPSEWATCH_MODE`, else `"online"`.
+    """
+    boundary = Boundary(strict=is_strict())
+    with boundary.guard("init", level=logging.ERROR):
+        settings = load_settings(url=url, api_key=api_key, mode=mode)
+        launch = launch_of()
+        start = _run_start(
+            settings,
+            launch,
+            project=project,
+            name=name,
+            config=config,
+            tags=tags,
+            scorer=scorer,
+            run_id=run_id,
+            resume=resume,
+            from_step=from_step,
+        )
+        if settings.mode != "disabled":
+            _warn_scattered(boundary, settings, launch, run_id)
+        return Run(start, settings, boundary, launch)
+    # Reached when the block above failed and said why.
+    start = RunStart(run_id=uuid.uuid4().hex, project="default", name=random_run_name())
+    return Run(start, Settings(url="", mode="disabled"), boundary)
+
+
+def _run_start(
     settings: Settings,
     launch: Launch,
     *,
@@ -57,7 +121,7 @@ def run_start(
     )
 
 
-def warn_scattered(boundary: Boundary, settings: Settings, launch: Launch, run_id: str | None) -> None:
+def _warn_scattered(boundary: Boundary, settings: Settings, launch: Launch, run_id: str | None) -> None:
     """Says so when this process cannot tell that it belongs to others that log as well.
 
     Rank 0 is silent: it usually logs alone.

@@ -1,13 +1,12 @@
-"""The run: what a trainer holds, and how it is opened."""
+"""The run: what a trainer holds."""
 
-import logging
 import os
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from collapsewatch.alerts import AlertCallback, AlertWatch, Severity
 from collapsewatch.arguments import (
     Column,
     Scorer,
@@ -17,8 +16,9 @@ from collapsewatch.arguments import (
     shard_argument,
     tags_argument,
     validated,
+    why_dropped,
 )
-from collapsewatch.boundary import Boundary, is_strict, log
+from collapsewatch.boundary import Boundary, log
 from collapsewatch.clock import CLOCK
 from collapsewatch.contracts.rollouts import (
     CrossLogProbs,
@@ -31,76 +31,13 @@ from collapsewatch.contracts.runs import RunStart, RunState, RunUpdate
 from collapsewatch.delivery import Delivery, End
 from collapsewatch.encoding import batch_json, point_json
 from collapsewatch.errors import DeliveryError, InvalidInputError
-from collapsewatch.launcher import Launch, launch_of
+from collapsewatch.launcher import Launch
 from collapsewatch.lifetime import open_runs
-from collapsewatch.names import random_run_name
-from collapsewatch.opening import Resume, run_start, warn_scattered
 from collapsewatch.plain import plain_step, plain_value
 from collapsewatch.ready import MAX_VALUES_PER_POINT, ready_values
 from collapsewatch.reentry import one_at_a_time
-from collapsewatch.settings import Mode, Settings, load_settings
+from collapsewatch.settings import Settings
 from collapsewatch.spool import RecordKind
-
-
-def init(
-    project: str = "default",
-    name: str | None = None,
-    *,
-    config: object = None,
-    tags: Sequence[str] | None = None,
-    url: str | None = None,
-    api_key: str | None = None,
-    scorer: Scorer | None = None,
-    run_id: str | None = None,
-    resume: Resume = "allow",
-    from_step: int | None = None,
-    mode: Mode | None = None,
-) -> "Run":
-    """A run that is being sent to the server in the background.
-
-    Never raises and never waits for the network: when an argument cannot be used, the reason is logged and
-    the run comes back disabled (`COLLAPSEWATCH_STRICT=1` raises instead). In a distributed training, call it
-    in rank 0, or in every rank that has something to log: ranks that torchrun or Slurm started open the same
-    run, other ranks need the same `run_id`.
-
-    What processes that are gone could not send to this server is sent in the background as well.
-
-    Args:
-        name: a readable one is drawn when it is absent; `run_id` serves when that is given.
-        config: hyperparameters: a mapping, dataclass, pydantic model or `argparse.Namespace`.
-        url: the server; else `COLLAPSEWATCH_URL`, else the local server.
-        api_key: project key; else `COLLAPSEWATCH_API_KEY`, else the local server's, for that server only.
-        scorer: who scores the batches; a plain `"lexical"` when absent. See `Run.set_scorer`.
-        run_id: the id of an earlier run, to go on with it; it must have the same project and name. Else
-            `COLLAPSEWATCH_RUN_ID`.
-        resume: `"must"` takes only a run that is there, `"never"` only a new one, `"allow"` both.
-        from_step: first step that this start replays or adds. From there on it supersedes earlier starts of
-            the run; from the first step that is logged when absent.
-        mode: `"offline"` keeps everything on disk until `collapsewatch sync`, `"disabled"` makes every call
-            do nothing; else `COLLAPSEWATCH_MODE`, else `"online"`.
-    """
-    boundary = Boundary(strict=is_strict())
-    with boundary.guard("init", level=logging.ERROR):
-        settings = load_settings(url=url, api_key=api_key, mode=mode)
-        launch = launch_of()
-        start = run_start(
-            settings,
-            launch,
-            project=project,
-            name=name,
-            config=config,
-            tags=tags,
-            scorer=scorer,
-            run_id=run_id,
-            resume=resume,
-            from_step=from_step,
-        )
-        if settings.mode != "disabled":
-            warn_scattered(boundary, settings, launch, run_id)
-        return Run(start, settings, boundary, launch)
-    # Reached when the block above failed and said why.
-    start = RunStart(run_id=uuid.uuid4().hex, project="default", name=random_run_name())
-    return Run(start, Settings(url="", mode="disabled"), boundary)
 
 
 class Run:
@@ -133,6 +70,9 @@ class Run:
         # A random id for each batch would be a system call for each.
         self._batch_numbers = count()
         self._delivery: Delivery | None = None
+        self._alerts: AlertWatch | None = None
+        if settings.mode == "online":
+            self._alerts = AlertWatch(self.id, settings, boundary)
         if settings.mode != "disabled":
             rank = None if launch is None else launch.rank
             self._delivery = Delivery(start, settings, boundary, mode=settings.mode, rank=rank)
@@ -264,7 +204,7 @@ class Run:
                 self._append(RecordKind.scalars, point, len(point.values))
             self._last_step = number
         for problem in problems:
-            self._boundary.refuse("log", problem, reason="values_invalid")
+            self._boundary.refuse("log", problem, reason=why_dropped(problem))
 
     @one_at_a_time
     def set_scorer(
@@ -288,6 +228,33 @@ class Run:
             config = scorer_config(scorer, checkpoint=checkpoint, **options)
             self._append(RecordKind.update, RunUpdate(scorer=config))
 
+    def on_alert(self, callback: AlertCallback, *, severity: Severity = "warning") -> None:
+        """Has a function called with each `Alert` on this run that opens, gets graver or is resolved.
+
+        Of those as grave as this or graver, from now on; what already stands is told at once, as opened. The
+        function is called in a thread of its own, one alert at a time, some seconds after the alert; an error
+        in it is logged and changes nothing. Without a server that answers it is not called.
+        """
+        if self._alerts is not None and self._state == "open":
+            with self._boundary.guard("on_alert"):
+                self._alerts.add(callback, severity)
+
+    def should_stop(self, *, severity: Severity = "critical", rules: Collection[str] | None = None) -> bool:
+        """Whether an alert on what this run's rollouts or values show stands open; answers at once.
+
+        By what was last heard of the server, which is asked every few seconds from the first call on; False
+        until it has answered. Alerts that somebody acknowledged or snoozed do not count: a person looks after
+        them. Processes may hear of an alert at different times, so let rank 0 ask and tell the others.
+
+        Args:
+            severity: alerts as grave as this or graver.
+            rules: only alerts of these rules, such as `("input_dependence",)`.
+        """
+        if self._alerts is not None and self._state == "open":
+            with self._boundary.guard("should_stop"):
+                return self._alerts.should_stop(severity, rules)
+        return False
+
     @one_at_a_time
     def finish(
         self, timeout_seconds: float = 30.0, *, state: Literal["finished", "failed"] = "finished"
@@ -303,6 +270,8 @@ class Run:
         if self._state != "open":
             return
         self._state = "finished"
+        if self._alerts is not None:
+            self._alerts.close()
         if self._delivery is None:
             return
         with self._boundary.guard("finish"):
@@ -366,6 +335,7 @@ class Run:
     def leave_to_parent(self) -> None:
         """In a forked child: no thread, no spool, and new locks, for a fork may copy a held one."""
         self._state = "forked"
+        self._alerts = None
         if self._delivery is not None:
             self._delivery.leave_to_parent()
         self._boundary = Boundary(strict=self._boundary.strict)

@@ -26,6 +26,9 @@ from collapsewatch_server.errors import (
 from collapsewatch_server.meters import MeterMiddleware
 from collapsewatch_server.openapi.schema import openapi_document
 from collapsewatch_server.routes import (
+    alert_rules,
+    alerts,
+    channels,
     health,
     heartbeats,
     ingest,
@@ -33,6 +36,7 @@ from collapsewatch_server.routes import (
     prometheus,
     runs,
     service,
+    standing,
     stream,
     worker,
 )
@@ -58,7 +62,21 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
     app.state.services = services or build_services(settings)
     app.add_middleware(SecurityMiddleware, any_host=settings.insecure)
     app.add_middleware(MeterMiddleware, meters=app.state.services.meters)
-    for routes in (ingest, heartbeats, runs, service, stream, jobs, worker, health, prometheus):
+    for routes in (
+        ingest,
+        heartbeats,
+        standing,
+        runs,
+        service,
+        stream,
+        jobs,
+        alerts,
+        alert_rules,
+        channels,
+        worker,
+        health,
+        prometheus,
+    ):
         app.include_router(routes.router)
     mount_page(app)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]

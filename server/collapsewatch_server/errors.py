@@ -110,6 +110,41 @@ class JobNotFound(ServerError):
         super().__init__(f"there is no job {job_id}", [wrong("job_id", "no such job", job_id)])
 
 
+class AlertNotFound(ServerError):
+    status_code = 404
+    code = "alert_not_found"
+
+    def __init__(self, alert_id: int) -> None:
+        super().__init__(f"there is no alert {alert_id}", [wrong("alert_id", "no such alert", alert_id)])
+
+
+class AlertRuleNotFound(ServerError):
+    status_code = 404
+    code = "alert_rule_not_found"
+
+    def __init__(self, rule_id: int) -> None:
+        super().__init__(f"there is no alert rule {rule_id}", [wrong("rule_id", "no such rule", rule_id)])
+
+
+class AlertConflict(ServerError):
+    status_code = 409
+    code = "alert_conflict"
+
+
+class AlertRuleConflict(ServerError):
+    status_code = 409
+    code = "alert_rule_conflict"
+
+
+class ChannelNotFound(ServerError):
+    status_code = 404
+    code = "channel_not_found"
+
+    def __init__(self, channel_id: int) -> None:
+        message = f"there is no channel {channel_id}"
+        super().__init__(message, [wrong("channel_id", "no such channel", channel_id)])
+
+
 class StepNotFound(ServerError):
     status_code = 404
     code = "step_not_found"
@@ -128,6 +163,11 @@ class BatchConflict(ServerError):
 class JobConflict(ServerError):
     status_code = 409
     code = "job_conflict"
+
+
+class ChannelConflict(ServerError):
+    status_code = 409
+    code = "channel_conflict"
 
 
 class BodyTooLarge(ServerError):
@@ -153,6 +193,13 @@ class InvalidBody(ServerError):
 class InvalidRequest(ServerError):
     status_code = 422
     code = "invalid_request"
+
+
+class ChannelRefused(ServerError):
+    """The channel may not have this address or this secret; what was given is not repeated."""
+
+    status_code = 422
+    code = "channel_refused"
 
 
 class TooBusy(ServerError):

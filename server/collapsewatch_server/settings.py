@@ -10,6 +10,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from collapsewatch_server.notify.guard import parse_host
+
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 _MEBIBYTE = 2**20
 
@@ -77,6 +79,16 @@ class ServerSettings(BaseSettings):
     """A worker without a sign of life for so long is gone."""
     lag_seconds: Annotated[float, Field(gt=0, le=86_400)] = 120.0
     """What waits for longer, in the queue or on a trainer's disk, raises an alert."""
+    notify_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
+    """How often changes of alerts are looked for that channels have to be told of."""
+    public_url: Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")] | None = None
+    """Address under which people reach the page, for links in messages; messages have none when absent."""
+    allow_private_channels: bool = False
+    """Let channels reach every address, also those of the own network and of this machine."""
+    channel_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts of the own network that channels may reach, `name` or `name:port`, separated by commas."""
+    secret_key: SecretStr | None = None
+    """Key that seals the channels' secrets in the database; one in the home folder when absent."""
     embedded_worker: bool = True
     """Start one worker process with the server."""
     worker_device: Annotated[
@@ -88,7 +100,9 @@ class ServerSettings(BaseSettings):
     log_level: LogLevel = "INFO"
     """Least severe message that is logged: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 
-    @field_validator("database_url", "redis_url", "blob_url", "worker_key", mode="before")
+    @field_validator(
+        "database_url", "redis_url", "blob_url", "worker_key", "public_url", "secret_key", mode="before"
+    )
     @classmethod
     def _empty_is_absent(cls, value: object) -> object:
         # Compose files pass an unset variable on as an empty string.
@@ -112,6 +126,27 @@ class ServerSettings(BaseSettings):
     @classmethod
     def _are_absolute(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
         return tuple(root.expanduser().absolute() for root in roots)
+
+    @field_validator("channel_hosts", mode="before")
+    @classmethod
+    def _split_hosts(cls, hosts: object) -> object:
+        if not isinstance(hosts, str):
+            return hosts
+        return [part.strip() for part in hosts.split(",") if part.strip()]
+
+    @field_validator("channel_hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            parse_host(host)
+        return hosts
+
+    @field_validator("secret_key")
+    @classmethod
+    def _is_long(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(key.get_secret_value()) < 32:
+            raise ValueError("the secret key needs at least 32 random characters")
+        return key
 
     @field_validator("worker_key")
     @classmethod

@@ -12,7 +12,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import JSON, Double, String, Text
 
 # SQLite counts up by itself only in an INTEGER primary key.
-_Id = BigInteger().with_variant(Integer(), "sqlite")
+RowId = BigInteger().with_variant(Integer(), "sqlite")
+_Id = RowId
 Json = dict[str, Any]
 
 
@@ -356,6 +357,11 @@ class AlertRow(Base):
     resolved_step: Mapped[int | None]
     superseded: Mapped[bool] = mapped_column(default=False)
     """Whether a later attempt replayed the step at which it was opened: it is history then, and not open."""
+    withdrawn: Mapped[bool] = mapped_column(default=False)
+    """Seen in step order, with all that came late, it never was. The row stays for what people did to it."""
+    thread_pk: Mapped[int | None] = mapped_column(index=True)
+    """The inbox's item that it belongs to, set in the transaction that stores it. It has no foreign key,
+    since the item names its newest alert."""
     opened_at: Mapped[float]
     resolved_at: Mapped[float | None]
     title: Mapped[str]

@@ -99,7 +99,7 @@ class Recorder:
                 self.end_headers()
                 self.wfile.write(payload)
 
-            do_POST = do_PATCH = _answer
+            do_GET = do_POST = do_PATCH = _answer
 
             def log_message(self, format: str, *args: object) -> None:
                 """Silent."""
@@ -122,7 +122,7 @@ class Recorder:
             case "gzip":
                 raw = gzip.decompress(raw)
         headers = {name.lower(): value for name, value in handler.headers.items()}
-        seen = Seen(handler.command, handler.path, headers, json.loads(raw))
+        seen = Seen(handler.command, handler.path, headers, json.loads(raw) if raw else None)
         with self._lock:
             (self.beats if seen.path.endswith("/heartbeat") else self.seen).append(seen)
             return self.answers(seen) or Answer(200)

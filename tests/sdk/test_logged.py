@@ -174,7 +174,8 @@ def test_what_is_no_finite_number_is_dropped_counted_and_told_once(
         2: {"good": 2},
         9: {"np": 0.5, "int": 3, "yes": 1, "zero-d": 2},
     }
-    assert run.dropped == {"values_invalid": 3 + len(bad)}
+    # NaN three times, and infinity once.
+    assert run.dropped == {"values_not_finite": 4, "values_invalid": len(bad) - 1}
     assert sum("'bad' is nan" in message for message in sdk_log()) == 1
 
 

@@ -21,6 +21,7 @@ from schemathesis.checks import (
 from schemathesis.core.result import Ok
 from sqlalchemy import select
 
+from collapsewatch_server.alert_tables import AlertChange, AlertThread
 from collapsewatch_server.tables import Base
 from tests.server.live import LiveServer, batch_body, result_body
 
@@ -39,6 +40,8 @@ _CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
+_OF_THE_WATCH = ("no_worker", "worker_gone")
+_OF_THE_NOTIFIER = ("planned_changes", "deliveries")
 _NUM_EXAMPLES = 12
 _NUM_EXAMPLES_WITHOUT_KEY = 4
 
@@ -47,7 +50,14 @@ _NUM_EXAMPLES_WITHOUT_KEY = 4
 def live(start_server: Any) -> LiveServer:
     """A server that does nothing of its own accord while it is being called."""
     return start_server(  # type: ignore[no-any-return]
-        lease_seconds=3600, reconcile_seconds=60, watch_seconds=60, stall_seconds=86_400, lag_seconds=86_400
+        lease_seconds=3600,
+        reconcile_seconds=60,
+        watch_seconds=60,
+        stall_seconds=86_400,
+        lag_seconds=86_400,
+        notify_seconds=60,
+        # Nobody listens there, which is found out at once.
+        channel_hosts="127.0.0.1:9",
     )
 
 
@@ -70,7 +80,9 @@ def test_any_call_is_answered_as_documented_and_a_refusal_changes_nothing(
         case.validate_response(response, checks=_CHECKS)
         num_calls["refused" if response.status_code >= 400 else "answered"] += 1
         if response.status_code >= 400:
-            assert contents(live) == before, f"{case.as_curl_command()} changed something"
+            after = contents(live)
+            changed = [name for name in after if after[name] != before[name]]
+            assert not changed, f"{case.as_curl_command()[:2000]} changed {changed}"
 
     for operation in operations(live):
         explore(operation, mode, _NUM_EXAMPLES, call)
@@ -101,10 +113,18 @@ def contents(live: LiveServer) -> dict[str, list[str]]:
         found = {
             table.name: sorted(str(row) for row in session.execute(select(table)))
             for table in Base.metadata.sorted_tables
-            if table.name != "api_keys"
+            if table.name not in ("api_keys", "alert_changes", *_OF_THE_NOTIFIER)
         }
-    # The watch notices by itself that nobody scores what is sent here.
-    found = {name: [row for row in rows if "no_worker" not in row] for name, rows in found.items()}
+        # The notifier notes by itself what it has planned.
+        columns = [one for one in AlertChange.__table__.c if one.name != "planned_at"]
+        changes = select(*columns).join(AlertThread, AlertThread.id == AlertChange.thread_pk)
+        rows = session.execute(changes.where(AlertThread.rule.not_in(_OF_THE_WATCH)))
+        found["alert_changes"] = sorted(str(row) for row in rows)
+    # The watch notices by itself that nobody scores what is sent here, and that workers go away.
+    found = {
+        name: [row for row in rows if not any(rule in row for rule in _OF_THE_WATCH)]
+        for name, rows in found.items()
+    }
     blobs = live.services.settings.home / "blobs"
     return {**found, "blobs": sorted(str(path) for path in blobs.rglob("*") if path.is_file())}
 
@@ -115,10 +135,23 @@ def furnish(live: LiveServer) -> dict[str, Any]:
     live.score(run_id, 0, result_body())
     live.send_batch(run_id, 1)
     job_id = live.claim()["job_id"]
-    values = {"points": [{"step": 0, "values": {"kl": 0.5}}]}
+    rule = {"name": "high", "metric": "kl", "scope": "trainer", "operator": ">", "threshold": 0.1}
+    rule_id = live.call("POST", "/alert-rules", json=rule).json()["rule_id"]
+    values = {"points": [{"step": 2, "values": {"kl": 0.5}}]}
     assert live.ingest("POST", f"/runs/{run_id}/scalars", json=values).is_success
     assert live.send_batch(run_id, 2, batch_id="waiting", rollouts=batch_body(2)["rollouts"]).is_success
-    return {"run_id": run_id, "job_id": job_id, "step": 0}
+    # Nothing is sent to it of its own accord.
+    draft = {"name": "hook", "kind": "webhook", "url": "http://127.0.0.1:9/", "enabled": False}
+    channel = live.call("POST", "/channels", json=draft).json()["channel"]
+    alert_id = live.get("/alerts")["items"][0]["alert_id"]
+    return {
+        "run_id": run_id,
+        "job_id": job_id,
+        "step": 0,
+        "channel_id": channel["channel_id"],
+        "rule_id": rule_id,
+        "alert_id": alert_id,
+    }
 
 
 def operations(live: LiveServer) -> list[Operation]:

@@ -4,14 +4,18 @@ import threading
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
+from collapsewatch_server.alert_tables import AlertChange, AlertThread
 from collapsewatch_server.db import Database
-from collapsewatch_server.migrations import UnknownSchema, newest_revision, upgrade
+from collapsewatch_server.migrations import UnknownSchema, _config, newest_revision, upgrade
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.tables import Base
+from collapsewatch_server.tables import AlertRow, Base
+
+NEW: dict[str, Any] = {"rule": "r", "severity": "info", "state": "open", "num_changes": 0}
 
 
 @pytest.fixture
@@ -65,3 +69,34 @@ def test_a_database_of_a_newer_version_is_left_alone(database_url: str) -> None:
 def test_an_unusable_database_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"postgresql|SQLite"):
         Database(url)
+
+
+def test_alerts_of_the_first_schema_get_items_of_which_nobody_is_told(database_url: str) -> None:
+    database = Database(database_url)
+    with database.engine.begin() as connection:
+        command.upgrade(_config(connection), "0001")
+        for alert_id, status, superseded in ((3, "open", False), (5, "resolved", False), (8, "open", True)):
+            connection.execute(
+                text(
+                    "INSERT INTO alerts (id, rule, scope, severity, status, superseded, opened_at, title, "
+                    "message, evidence) "
+                    "VALUES (:id, 'r', 's', 'warning', :status, :superseded, 1, '', '', '{}')"
+                ),
+                {"id": alert_id, "status": status, "superseded": superseded},
+            )
+    upgrade(database.engine)
+    with database.read_session() as session:
+        threads = session.scalars(select(AlertThread).order_by(AlertThread.alert_id)).all()
+        found = [(one.alert_id, one.state, one.ended, one.told_severity) for one in threads]
+        rows = session.scalars(select(AlertRow).order_by(AlertRow.id)).all()
+        assert [row.thread_pk for row in rows] == [one.id for one in threads]
+        assert session.scalar(select(func.count()).select_from(AlertChange)) == 0
+    assert found == [
+        (3, "open", None, "warning"),
+        (5, "resolved", "rule", "warning"),
+        (8, "resolved", "superseded", "warning"),
+    ]
+    with database.write_session() as session:
+        # New rows find ids of their own.
+        session.add(AlertThread(**NEW, alert_id=3))
+    database.close()

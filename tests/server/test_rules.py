@@ -120,7 +120,8 @@ def test_evidence_holds_the_values_that_caused_it() -> None:
     assert (evidence["skill"], evidence["skill_low"], evidence["skill_high"]) == (0.21, 0.1, 0.32)
     assert evidence["floor_skill"] == pytest.approx(0.43)
     assert evidence["floor_accuracy"] == pytest.approx(0.13 + 0.87 * 0.43)
-    assert evidence["alpha"] == 0.001
+    assert evidence["alpha"] == pytest.approx(0.001 * 15 / 16 * 7 / 8)
+    assert evidence["budget_share"] == pytest.approx(15 / 16 * 7 / 8)
     assert evidence["log10_evalue_critical"] == pytest.approx(math.log10(1200.0))
     assert (evidence["pooled_skill_high"], evidence["pooled_p_value"]) == (0.15, 0.01)
     assert evidence["conditional_entropy_ratio"] == pytest.approx(0.6 / 0.62)

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,83 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsewatch.contracts.scoring import MetricValue, PromptRetrieval, Sampling, ScopeEvaluation
-from collapsewatch_server.folds.run_fold import Evaluation, FoldOutput, FoldState, fold, initial_state
+from collapsewatch.contracts.scoring import ScopeEvaluation
+from collapsewatch_server.folds.run_fold import Evaluation, FoldState, fold, initial_state
+from tests.server.fold_cases import evaluation_at, evaluation_of, folded, happened, healthy
 
 RECORDED: dict[str, dict[str, list[Any]]] = json.loads(
     (Path(__file__).parents[1] / "data" / "recorded_hits.json").read_text()
 )
-
-
-def _evaluation(
-    step: int,
-    accuracies: Sequence[float],
-    *,
-    num_rows: int = 8,
-    p_value: float = 0.001,
-    entropy: float | None = 0.6,
-    valid_rate: float = 1.0,
-    scorer: str = "policy",
-    scope: str = "first_turn",
-    temperature: float | None = 1.0,
-    extra: dict[str, float] | None = None,
-    ragen: dict[str, float] | None = None,
-    sampling: Sampling | None = None,
-) -> Evaluation:
-    """An evaluation of prompts with these accuracies; its interval is a real bootstrap over them."""
-    chance = 1.0 / len(accuracies)
-    skills = (np.asarray(accuracies) - chance) / (1.0 - chance)
-    means = np.random.default_rng(step).choice(skills, (400, skills.size)).mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    values = {"retrieval_accuracy": float(np.mean(accuracies)), "retrieval_p_value": p_value, **(extra or {})}
-    metrics = {name: MetricValue(value=value) for name, value in values.items()}
-    metrics["retrieval_chance"] = MetricValue(value=chance)
-    metrics["retrieval_skill"] = MetricValue(value=float(skills.mean()), low=float(low), high=float(high))
-    if entropy is not None:
-        metrics["conditional_entropy"] = MetricValue(value=entropy, low=0.95 * entropy, high=1.05 * entropy)
-    evaluation = ScopeEvaluation(
-        scope=scope,
-        num_prompts=len(accuracies),
-        num_rows=num_rows * len(accuracies),
-        metrics=metrics,
-        ragen=ragen or {},
-        prompts=[
-            PromptRetrieval(group_ids=[f"g{i}"], num_rows=num_rows, accuracy=accuracy, chance=chance)
-            for i, accuracy in enumerate(accuracies)
-        ],
-        temperature=temperature,
-        sampling=sampling,
-    )
-    batch = {
-        "valid_reasoning_rate": MetricValue(value=valid_rate),
-        "reward": MetricValue(value=0.67),
-        "zero_variance_fraction": MetricValue(value=0.5),
-    }
-    return Evaluation(step, scorer, evaluation, batch)
-
-
-def _at(step: int, skill: float, **options: Any) -> Evaluation:
-    """An evaluation whose eight prompts scatter a little around the skill."""
-    accuracies = np.clip(0.125 + 0.875 * (skill + np.linspace(-0.03, 0.03, 8)), 0.0, 1.0)
-    return _evaluation(step, accuracies.tolist(), **options)
-
-
-def _folded(
-    evaluations: Iterable[Evaluation], state: FoldState | None = None
-) -> tuple[FoldState, list[FoldOutput]]:
-    state, outputs = initial_state() if state is None else state, []
-    for evaluation in evaluations:
-        state, output = fold(state, evaluation)
-        outputs.append(output)
-    return state, outputs
-
-
-def _happened(outputs: list[FoldOutput]) -> list[list[tuple[str, str]]]:
-    return [[(move.kind, move.severity) for move in output.transitions] for output in outputs]
-
-
-def _healthy(num_evaluations: int = 12, **options: Any) -> list[Evaluation]:
-    return [_at(step, 0.8, **options) for step in range(num_evaluations)]
 
 
 def _recorded(run: str) -> list[Evaluation]:
@@ -92,7 +21,7 @@ def _recorded(run: str) -> list[Evaluation]:
     evaluations = []
     for i, step in enumerate(columns["steps"]):
         evaluations.append(
-            _evaluation(
+            evaluation_of(
                 step,
                 columns["accuracies"][i],
                 num_rows=min(columns["num_rows"][i]),
@@ -118,7 +47,7 @@ def test_recorded_runs_open_the_alerts_that_they_should(
     run: str, warning: int | None, critical: int | None
 ) -> None:
     evaluations = _recorded(run)
-    _, outputs = _folded(evaluations)
+    _, outputs = folded(evaluations)
     opened = {
         move.severity: evaluation.step
         for evaluation, output in zip(evaluations, outputs, strict=True)
@@ -133,7 +62,7 @@ def test_recorded_runs_open_the_alerts_that_they_should(
 
 @pytest.mark.parametrize("run", sorted(RECORDED))
 def test_one_alert_of_a_rule_is_open_at_a_time(run: str) -> None:
-    _, outputs = _folded(_recorded(run))
+    _, outputs = folded(_recorded(run))
     open_severity: str | None = None
     for output in outputs:
         for move in output.transitions:
@@ -146,15 +75,15 @@ def test_one_alert_of_a_rule_is_open_at_a_time(run: str) -> None:
 
 
 def test_collapsed_run_ends_in_template_collapse_and_the_healthy_one_in_diverse_reasoning() -> None:
-    _, collapsed = _folded(_recorded("flat_nf_s1"))
-    _, healthy = _folded(_recorded("flat_healthy_s1"))
+    _, collapsed = folded(_recorded("flat_nf_s1"))
+    _, healthy = folded(_recorded("flat_healthy_s1"))
     regimes = [output.regime for output in collapsed[-20:]]
     assert regimes.count("template_collapse") > 15
     assert {output.regime for output in healthy[-20:]} == {"diverse_reasoning"}
 
 
 def test_regime_is_insufficient_until_the_baseline_is_frozen() -> None:
-    _, outputs = _folded(_healthy(12))
+    _, outputs = folded(healthy(12))
     assert [output.regime for output in outputs] == ["insufficient"] * 10 + ["diverse_reasoning"] * 2
     assert "baseline: 4 of 10" in outputs[4].reason
     assert outputs[9].thresholds is None
@@ -169,7 +98,7 @@ def test_regime_is_insufficient_until_the_baseline_is_frozen() -> None:
 
 def test_diversity_is_relative_to_the_running_mean_and_then_to_the_baseline() -> None:
     entropies = [2.0, 1.0, *[1.0] * 9, 0.5]
-    _, outputs = _folded(_at(step, 0.8, entropy=h) for step, h in enumerate(entropies))
+    _, outputs = folded(evaluation_at(step, 0.8, entropy=h) for step, h in enumerate(entropies))
     assert outputs[0].diversity == pytest.approx(1.0)
     assert outputs[1].diversity == pytest.approx(1.0 / 1.5)
     assert outputs[11].diversity == pytest.approx(0.5)
@@ -178,19 +107,21 @@ def test_diversity_is_relative_to_the_running_mean_and_then_to_the_baseline() ->
 
 
 def test_lexical_scorer_leaves_diversity_unknown_and_still_raises_the_alert() -> None:
-    evaluations = _healthy(entropy=None, scorer="lexical")
-    evaluations += [_at(step, 0.0, entropy=None, scorer="lexical", p_value=0.5) for step in range(12, 16)]
-    _, outputs = _folded(evaluations)
+    evaluations = healthy(entropy=None, scorer="lexical")
+    evaluations += [
+        evaluation_at(step, 0.0, entropy=None, scorer="lexical", p_value=0.5) for step in range(12, 16)
+    ]
+    _, outputs = folded(evaluations)
     assert outputs[-1].regime == "indeterminate"
     assert "Input dependence is low" in outputs[-1].reason
     assert outputs[-1].diversity is None
-    assert ("open", "critical") in [move for moves in _happened(outputs) for move in moves]
+    assert ("open", "critical") in [move for moves in happened(outputs) for move in moves]
 
 
 def test_drop_to_chance_rises_from_info_to_critical_within_three_evaluations() -> None:
-    _, outputs = _folded([*_healthy(), *(_at(step, 0.0, p_value=0.5) for step in range(12, 16))])
-    assert _happened(outputs)[:12] == [[]] * 12
-    assert _happened(outputs)[12:] == [
+    _, outputs = folded([*healthy(), *(evaluation_at(step, 0.0, p_value=0.5) for step in range(12, 16))])
+    assert happened(outputs)[:12] == [[]] * 12
+    assert happened(outputs)[12:] == [
         [("open", "info")],
         [("resolve", "info"), ("open", "warning")],
         [("resolve", "warning"), ("open", "critical")],
@@ -201,44 +132,46 @@ def test_drop_to_chance_rises_from_info_to_critical_within_three_evaluations() -
 
 
 def test_critical_waits_until_dependence_cannot_be_shown_any_more() -> None:
-    evaluations = [*_healthy(), *(_at(step, 0.3, p_value=0.001) for step in range(12, 40))]
-    _, outputs = _folded(evaluations)
+    evaluations = [*healthy(), *(evaluation_at(step, 0.3, p_value=0.001) for step in range(12, 40))]
+    _, outputs = folded(evaluations)
     assert outputs[-1].derived["log_evalue_critical"] > 3.0
-    assert [move for moves in _happened(outputs) for move in moves][-1] == ("open", "warning")
+    assert [move for moves in happened(outputs) for move in moves][-1] == ("open", "warning")
 
 
 def test_baselines_own_evaluations_are_no_evidence() -> None:
-    _, outputs = _folded([_at(0, 0.8), *(_at(step, 0.8 if step < 6 else 0.1) for step in range(1, 11))])
+    _, outputs = folded(
+        [evaluation_at(0, 0.8), *(evaluation_at(step, 0.8 if step < 6 else 0.1) for step in range(1, 11))]
+    )
     assert outputs[-1].derived["log_evalue_warning"] == 0.0
-    assert _happened(outputs) == [[]] * 11
+    assert happened(outputs) == [[]] * 11
 
 
 def test_recovered_run_clears_after_five_evaluations_and_starts_from_no_evidence() -> None:
-    evaluations = [*_healthy(), *(_at(step, 0.0, p_value=0.5) for step in range(12, 30))]
-    evaluations += [_at(step, 0.78) for step in range(30, 36)]
-    _, outputs = _folded(evaluations)
-    assert _happened(outputs)[30:35] == [[], [], [], [], [("resolve", "critical")]]
+    evaluations = [*healthy(), *(evaluation_at(step, 0.0, p_value=0.5) for step in range(12, 30))]
+    evaluations += [evaluation_at(step, 0.78) for step in range(30, 36)]
+    _, outputs = folded(evaluations)
+    assert happened(outputs)[30:35] == [[], [], [], [], [("resolve", "critical")]]
     assert outputs[35].derived["log_evalue_warning"] <= 0.0
 
 
 def test_interrupted_recovery_starts_counting_again() -> None:
-    evaluations = [*_healthy(), *(_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
+    evaluations = [*healthy(), *(evaluation_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
     skills = [0.8, 0.8, 0.8, 0.8, 0.5, 0.8, 0.8, 0.8, 0.8]
-    evaluations += [_at(16 + i, skill) for i, skill in enumerate(skills)]
-    _, outputs = _folded(evaluations)
-    assert _happened(outputs)[16:] == [[]] * len(skills)
+    evaluations += [evaluation_at(16 + i, skill) for i, skill in enumerate(skills)]
+    _, outputs = folded(evaluations)
+    assert happened(outputs)[16:] == [[]] * len(skills)
 
 
 def test_single_dip_is_info_and_passes() -> None:
-    evaluations = [*_healthy(), _at(12, 0.5), *(_at(step, 0.8) for step in range(13, 18))]
-    _, outputs = _folded(evaluations)
-    assert _happened(outputs)[12:] == [[("open", "info")], [], [], [], [], [("resolve", "info")]]
+    evaluations = [*healthy(), evaluation_at(12, 0.5), *(evaluation_at(step, 0.8) for step in range(13, 18))]
+    _, outputs = folded(evaluations)
+    assert happened(outputs)[12:] == [[("open", "info")], [], [], [], [], [("resolve", "info")]]
 
 
 def test_gated_evaluation_leaves_no_trace_in_the_detectors() -> None:
-    state, _ = _folded(_healthy())
-    too_few = _evaluation(12, [0.0] * 5)
-    leaking = _at(12, 0.0, extra={"mi_seq": 0.1, "pmi_evalue": 1e6})
+    state, _ = folded(healthy())
+    too_few = evaluation_of(12, [0.0] * 5)
+    leaking = evaluation_at(12, 0.0, extra={"mi_seq": 0.1, "pmi_evalue": 1e6})
     for evaluation, said in ((too_few, "5 distinct prompts"), (leaking, "PMI e-value 1e+06")):
         after, output = fold(state, evaluation)
         assert (output.regime, output.transitions) == ("insufficient", [])
@@ -248,43 +181,45 @@ def test_gated_evaluation_leaves_no_trace_in_the_detectors() -> None:
 
 
 def test_evaluation_set_aside_for_its_setup_is_no_evidence() -> None:
-    state, _ = _folded(_healthy())
-    after, output = fold(state, _at(12, 0.0, temperature=0.5))
+    state, _ = folded(healthy())
+    after, output = fold(state, evaluation_at(12, 0.0, temperature=0.5))
     assert (output.regime, output.transitions, output.diversity) == ("insufficient", [], None)
     assert "temperature changed from 1.0 to 0.5" in output.reason
     assert after.drop == state.drop
 
 
 def test_new_baseline_forgets_the_evidence_against_the_old_one() -> None:
-    state, _ = _folded([*_healthy(), _at(12, 0.0)])
+    state, _ = folded([*healthy(), evaluation_at(12, 0.0)])
     assert max(state.drop.warning) > 0.0
-    state, _ = _folded([_at(13, 0.6, temperature=0.5), _at(14, 0.6, temperature=0.5)], state)
+    state, _ = folded(
+        [evaluation_at(13, 0.6, temperature=0.5), evaluation_at(14, 0.6, temperature=0.5)], state
+    )
     assert max(state.drop.warning) == 0.0
     assert len(state.drop.recent) == 1
 
 
 def test_valid_reasoning_alert_belongs_to_the_first_turn() -> None:
     for scope, expected in (("first_turn", [("open", "critical")]), ("turn/1", [])):
-        _, outputs = _folded(_at(step, 0.8, valid_rate=0.5, scope=scope) for step in range(2))
-        assert _happened(outputs)[1] == expected
+        _, outputs = folded(evaluation_at(step, 0.8, valid_rate=0.5, scope=scope) for step in range(2))
+        assert happened(outputs)[1] == expected
         assert "valid reasoning rate 0.50" in outputs[1].reason
 
 
 def test_open_alert_outlives_a_new_baseline_and_clears_against_its_own() -> None:
-    evaluations = [*_healthy(), *(_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
-    evaluations += [_at(step, 0.4, temperature=0.5) for step in range(16, 40)]
-    state, outputs = _folded(evaluations)
+    evaluations = [*healthy(), *(evaluation_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
+    evaluations += [evaluation_at(step, 0.4, temperature=0.5) for step in range(16, 40)]
+    state, outputs = folded(evaluations)
     assert outputs[-1].regime == "diverse_reasoning"
-    assert _happened(outputs)[16:] == [[]] * 24
-    _, outputs = _folded((_at(step, 0.8, temperature=0.5) for step in range(40, 45)), state)
-    assert _happened(outputs)[-1] == [("resolve", "critical")]
+    assert happened(outputs)[16:] == [[]] * 24
+    _, outputs = folded((evaluation_at(step, 0.8, temperature=0.5) for step in range(40, 45)), state)
+    assert happened(outputs)[-1] == [("resolve", "critical")]
 
 
 def test_change_of_scorer_resolves_the_open_alert_without_calling_it_recovery() -> None:
-    evaluations = [*_healthy(), *(_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
-    evaluations += [_at(step, 0.0, scorer="lexical", p_value=0.5) for step in range(16, 18)]
-    _, outputs = _folded(evaluations)
-    assert _happened(outputs)[16:] == [[], [("resolve", "critical")]]
+    evaluations = [*healthy(), *(evaluation_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
+    evaluations += [evaluation_at(step, 0.0, scorer="lexical", p_value=0.5) for step in range(16, 18)]
+    _, outputs = folded(evaluations)
+    assert happened(outputs)[16:] == [[], [("resolve", "critical")]]
     assert "No recovery was measured" in outputs[17].transitions[0].message
 
 
@@ -293,11 +228,11 @@ def test_smoothed_scores_are_derived_and_start_again_with_another_scorer() -> No
     ragen = {"mi_estimate": 0.3, "marginal_std": 0.4, "mi_seq_estimate": 3.0, "marginal_std_seq": 4.0}
     wider = {"mi_token": 0.2, "marginal_std": 1.5}
     evaluations = [
-        _at(0, 0.8, extra=scores, ragen=ragen),
-        _at(1, 0.8, extra=wider, ragen=ragen),
-        _at(2, 0.8, extra=wider, ragen=ragen, scorer="reference"),
+        evaluation_at(0, 0.8, extra=scores, ragen=ragen),
+        evaluation_at(1, 0.8, extra=wider, ragen=ragen),
+        evaluation_at(2, 0.8, extra=wider, ragen=ragen, scorer="reference"),
     ]
-    _, outputs = _folded(evaluations)
+    _, outputs = folded(evaluations)
     assert [output.derived["mi_zscore_ema"] for output in outputs] == pytest.approx(
         [0.2 / 0.501, 0.2 / 0.601, 0.2 / 1.501]
     )
@@ -308,9 +243,9 @@ def test_smoothed_scores_are_derived_and_start_again_with_another_scorer() -> No
 
 
 def test_earlier_step_is_refused() -> None:
-    state, _ = _folded(_healthy(3))
+    state, _ = folded(healthy(3))
     with pytest.raises(ValueError, match="step 1 comes after step 2"):
-        fold(state, _at(1, 0.8))
+        fold(state, evaluation_at(1, 0.8))
 
 
 def test_state_of_another_version_is_refused() -> None:
@@ -355,7 +290,7 @@ def test_fold_from_a_stored_state_equals_the_fold_in_order(
     stretches = [(0.8, 1.0, "policy", 1.0, lead), *events]
     flat = [stretch for stretch in stretches for _ in range(stretch[4])]
     evaluations = [
-        _at(
+        evaluation_at(
             step,
             skill,
             valid_rate=rate,
@@ -366,10 +301,10 @@ def test_fold_from_a_stored_state_equals_the_fold_in_order(
         )
         for step, (skill, rate, scorer, temperature, _) in enumerate(flat)
     ]
-    last, straight = _folded(evaluations)
-    middle, before = _folded(evaluations[:cut])
+    last, straight = folded(evaluations)
+    middle, before = folded(evaluations[:cut])
     text = json.dumps(middle.to_json(), allow_nan=False)
-    resumed, after = _folded(evaluations[cut:], FoldState.from_json(json.loads(text)))
+    resumed, after = folded(evaluations[cut:], FoldState.from_json(json.loads(text)))
     assert before + after == straight
     assert resumed == last
 
@@ -377,15 +312,15 @@ def test_fold_from_a_stored_state_equals_the_fold_in_order(
 def test_state_stays_small_with_many_prompts() -> None:
     generator = np.random.default_rng(0)
     evaluations = [
-        _evaluation(step, (generator.binomial(8, 0.6, size=256) / 8).tolist()) for step in range(20)
+        evaluation_of(step, (generator.binomial(8, 0.6, size=256) / 8).tolist()) for step in range(20)
     ]
-    state, _ = _folded(evaluations)
+    state, _ = folded(evaluations)
     assert len(json.dumps(state.to_json())) < 4096
 
 
 def test_the_badge_stays_on_template_collapse_through_a_recorded_collapse() -> None:
     # With the interval of one evaluation it would leave the low region again and again at 8 prompts.
-    _, outputs = _folded(_recorded("flat_nf_s1"))
+    _, outputs = folded(_recorded("flat_nf_s1"))
     after_alert = [output.regime for output in outputs[60:]]
     assert after_alert.count("template_collapse") >= 0.8 * len(after_alert)
     assert "diverse_reasoning" not in after_alert

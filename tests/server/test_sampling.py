@@ -8,8 +8,8 @@ import pytest
 from collapsewatch.contracts.scoring import Sampling
 from collapsewatch_server.folds.evaluation import Evaluation
 from collapsewatch_server.reading.unscored import never_due
+from tests.server.fold_cases import evaluation_at, evaluation_of, folded, happened, healthy
 from tests.server.live import Json, LiveServer, result_body
-from tests.server.test_run_fold import _at, _evaluation, _folded, _happened, _healthy
 
 
 @pytest.fixture
@@ -29,30 +29,30 @@ def test_steps_left_out_by_choice_break_no_row_of_evaluations() -> None:
         evaluations = [
             # Made of its number, so that its interval, which is seeded by that, is the same in both.
             replace(
-                _at(number, skill, p_value=0.001 if skill else 0.5, valid_rate=rate, sampling=told),
+                evaluation_at(number, skill, p_value=0.001 if skill else 0.5, valid_rate=rate, sampling=told),
                 step=number * every,
             )
             for number, (skill, rate) in enumerate(zip(skills, rates, strict=True))
         ]
-        _, outputs = _folded(evaluations)
-        stories.append(_happened(outputs))
+        _, outputs = folded(evaluations)
+        stories.append(happened(outputs))
     assert stories[0] == stories[1]
     assert [move for moves in stories[0] for move in moves][-1] == ("resolve", "critical")
 
 
 def test_an_open_alert_outlives_a_change_of_sampling() -> None:
     capped = Sampling(num_rows_available=512, num_rows=64, num_samples=64)
-    evaluations = [*_healthy(), *(_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
-    evaluations += [_at(step, 0.0, p_value=0.5, sampling=capped) for step in range(16, 30)]
-    _, outputs = _folded(evaluations)
-    assert _happened(outputs)[16:] == [[]] * 14
+    evaluations = [*healthy(), *(evaluation_at(step, 0.0, p_value=0.5) for step in range(12, 16))]
+    evaluations += [evaluation_at(step, 0.0, p_value=0.5, sampling=capped) for step in range(16, 30)]
+    _, outputs = folded(evaluations)
+    assert happened(outputs)[16:] == [[]] * 14
     assert "the sampling changed" in outputs[16].reason
     assert outputs[17].baseline is not None
     assert outputs[17].baseline["first_step"] == 17
 
 
 def _zscores(evaluations: list[Evaluation]) -> list[float]:
-    return [output.derived["mi_zscore_ema"] for output in _folded(evaluations)[1]]
+    return [output.derived["mi_zscore_ema"] for output in folded(evaluations)[1]]
 
 
 def _spread(std: float) -> dict[str, float]:
@@ -68,9 +68,12 @@ def _spread(std: float) -> dict[str, float]:
     ],
 )
 def test_the_smoothed_spread_begins_again_with_what_begins_a_new_baseline(changed: dict[str, Any]) -> None:
-    evaluations = [_at(step, 0.8, extra=_spread(0.5)) for step in range(3)]
-    evaluations += [_at(3, 0.8, extra=_spread(1.5), **changed), _at(4, 0.8, extra=_spread(2.5), **changed)]
-    _, outputs = _folded(evaluations)
+    evaluations = [evaluation_at(step, 0.8, extra=_spread(0.5)) for step in range(3)]
+    evaluations += [
+        evaluation_at(3, 0.8, extra=_spread(1.5), **changed),
+        evaluation_at(4, 0.8, extra=_spread(2.5), **changed),
+    ]
+    _, outputs = folded(evaluations)
     assert outputs[4].baseline is not None
     assert outputs[4].baseline["first_step"] == 4
     # 1.5 is the first value of the new average, and 2.5 enters with a tenth.
@@ -78,10 +81,10 @@ def test_the_smoothed_spread_begins_again_with_what_begins_a_new_baseline(change
 
 
 def test_one_small_batch_leaves_the_smoothed_spread_and_the_baseline_alone() -> None:
-    small = _evaluation(3, [0.8] * 4 + [0.9] * 8, extra=_spread(1.5))
-    evaluations = [*(_at(step, 0.8, extra=_spread(0.5)) for step in range(3)), small]
+    small = evaluation_of(3, [0.8] * 4 + [0.9] * 8, extra=_spread(1.5))
+    evaluations = [*(evaluation_at(step, 0.8, extra=_spread(0.5)) for step in range(3)), small]
     again = replace(small, step=4)
-    assert _zscores([*evaluations, _at(4, 0.8, extra=_spread(0.6))])[3:] == pytest.approx(
+    assert _zscores([*evaluations, evaluation_at(4, 0.8, extra=_spread(0.6))])[3:] == pytest.approx(
         [0.2 / 0.601, 0.2 / (0.9 * 0.6 + 0.1 * 0.6 + 1e-3)]
     )
     # The second of its kind begins a new baseline and a new average.
@@ -91,7 +94,7 @@ def test_one_small_batch_leaves_the_smoothed_spread_and_the_baseline_alone() -> 
 def test_a_slow_schedule_of_the_temperature_begins_both_anew_now_and_then() -> None:
     temperatures = [1.0 - 0.006 * step for step in range(10)]
     evaluations = [
-        _at(step, 0.8, extra=_spread(1.0 + step), temperature=temperature)
+        evaluation_at(step, 0.8, extra=_spread(1.0 + step), temperature=temperature)
         for step, temperature in enumerate(temperatures)
     ]
     zscores = _zscores(evaluations)

@@ -16,9 +16,13 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
+from collapsewatch_server.db import Database
 from collapsewatch_server.launch.serving import open_socket
 from tests.server.live import batch_body
+from tests.server.outbox import add_alert, tell
+from tests.server.receivers import Answer, Got, http_receiver
 
 
 def command(name: str, *arguments: str) -> list[str]:
@@ -267,3 +271,43 @@ def test_a_worker_key_chosen_by_the_operator_is_good(
         headers = {"Authorization": f"Bearer {key}"}
         answer = client.post("/api/v1/worker/claim", json={"worker": "w"}, headers=headers)
     assert answer.status_code == 204
+
+
+def test_a_message_in_the_hands_of_a_killed_server_is_sent_by_the_next_with_the_same_id(
+    environment: dict[str, str], serve: Callable[..., Serving], wait_until: Any
+) -> None:
+    environment["COLLAPSEWATCH_ALLOW_PRIVATE_CHANNELS"] = "true"
+    released = threading.Event()
+
+    def answer(got: Got) -> Answer:
+        released.wait(20)
+        return Answer()
+
+    database = Database(f"sqlite:///{environment['COLLAPSEWATCH_HOME']}/collapsewatch.db")
+    with http_receiver() as receiver:
+        receiver.answer = answer
+        first = serve("--no-worker")
+        with httpx.Client(base_url=f"{first.url}/api/v1", trust_env=False) as client:
+            draft = {"name": "hook", "kind": "webhook", "url": receiver.url("/hook-token")}
+            assert client.post("/channels", json=draft).status_code == 201
+        change_id = tell(database, add_alert(database))
+        wait_until(lambda: receiver.got)
+        first.stop(signal.SIGKILL)
+        released.set()
+        with database.write_session() as session:
+            session.execute(text("UPDATE channels SET lease_until = lease_until - 1000"))
+        second = serve("--no-worker")
+        wait_until(lambda: len(receiver.got) == 2)
+        with httpx.Client(base_url=f"{second.url}/api/v1", trust_env=False) as client:
+            wait_until(lambda: client.get("/channels/1").json()["last_sent_at"])
+            (kept,) = client.get("/channels/1/deliveries").json()["deliveries"]
+            later = tell(database, add_alert(database))
+            wait_until(lambda: len(receiver.got) == 3)
+        second.stop()
+    database.close()
+    bodies = [got.body for got in receiver.got]
+    assert bodies[0] == bodies[1]
+    told = [json.loads(body) for body in bodies[1:]]
+    assert [one["changes"][0]["change_id"] for one in told] == [change_id, later]
+    assert told[0]["delivery_id"] == kept["delivery_id"] != told[1]["delivery_id"]
+    assert "hook-token" not in first.output + second.output

@@ -1,5 +1,8 @@
 import json
 
+import numpy as np
+
+from collapsewatch.contracts.scoring import MetricValue
 from collapsewatch_server.alerts.transitions import AlertTransition
 from collapsewatch_server.alerts.validity import ValidityState, fold_validity
 
@@ -9,7 +12,7 @@ def _transitions(rates: list[float]) -> list[list[tuple[str, str]]]:
     happened: list[list[tuple[str, str]]] = []
     for step, rate in enumerate(rates):
         state = ValidityState.from_json(json.loads(json.dumps(state.to_json())))
-        state, transitions = fold_validity(state, rate, step=step)
+        state, transitions = fold_validity(state, MetricValue(value=rate), step=step, num_prompts=8)
         happened.append([(transition.kind, transition.severity) for transition in transitions])
     return happened
 
@@ -17,7 +20,7 @@ def _transitions(rates: list[float]) -> list[list[tuple[str, str]]]:
 def _first(rates: list[float]) -> AlertTransition:
     state = ValidityState()
     for step, rate in enumerate(rates):
-        state, transitions = fold_validity(state, rate, step=step)
+        state, transitions = fold_validity(state, MetricValue(value=rate), step=step, num_prompts=8)
         if transitions:
             return transitions[-1]
     raise AssertionError("nothing happened")
@@ -72,3 +75,47 @@ def test_message_says_what_was_measured() -> None:
         "num_evaluations": 2,
     }
     assert "Input dependence is not judged" in _first([0.3, 0.3]).message
+
+
+def _with_intervals(rates: list[float], half_width: float) -> list[list[tuple[str, str]]]:
+    state = ValidityState()
+    happened: list[list[tuple[str, str]]] = []
+    for step, rate in enumerate(rates):
+        given = MetricValue(value=rate, low=max(rate - half_width, 0.0), high=min(rate + half_width, 1.0))
+        state = ValidityState.from_json(json.loads(json.dumps(state.to_json())))
+        state, transitions = fold_validity(state, given, step=step, num_prompts=8)
+        happened.append([(transition.kind, transition.severity) for transition in transitions])
+    return happened
+
+
+def test_two_batches_whose_intervals_hold_the_limit_are_not_an_alert() -> None:
+    assert _with_intervals([0.88, 0.88], 0.05) == [[], []]
+    assert _with_intervals([0.84, 0.84], 0.05) == [[], [("open", "warning")]]
+
+
+def test_rate_a_little_too_low_shows_by_many_evaluations() -> None:
+    happened = _with_intervals([0.86] * 40, 0.06)
+    opened = [step for step, moves in enumerate(happened) if moves]
+    assert [happened[step] for step in opened] == [[("open", "warning")]]
+    assert 5 < opened[0] < 40
+
+
+def test_rate_that_is_fine_keeps_silent_however_its_batches_dip() -> None:
+    """A true rate of 0.93, 64 turns a batch: one batch in eight is below 0.9 by itself."""
+    generator = np.random.default_rng(4)
+    rates = generator.binomial(64, 0.93, size=4000) / 64
+    assert np.mean(rates < 0.9) > 0.08
+    happened = _with_intervals(rates.tolist(), 1.96 * np.sqrt(0.93 * 0.07 / 64))
+    assert sum(("open", "warning") in moves for moves in happened) <= 4000 / 500
+
+
+def test_alert_of_many_evaluations_does_not_claim_two_in_a_row() -> None:
+    state = ValidityState()
+    for step in range(60):
+        rate = MetricValue(value=0.86, low=0.8, high=0.92)
+        state, moves = fold_validity(state, rate, step=step, num_prompts=8)
+        if moves:
+            assert "by all evaluations together" in moves[0].message
+            assert moves[0].evidence["alpha"] == 1 / 16_000
+            return
+    raise AssertionError("nothing happened")

@@ -7,6 +7,7 @@ import pytest
 
 from collapsewatch_server.alerts.watch import (
     SEVERITIES,
+    ChannelFacts,
     Condition,
     Dropped,
     Limits,
@@ -14,6 +15,7 @@ from collapsewatch_server.alerts.watch import (
     RunFacts,
     Snapshot,
     WorkerFacts,
+    channel_scope,
     conditions,
     next_state,
 )
@@ -94,6 +96,8 @@ def test_dropped_data_is_told_at_each_loss_and_the_alert_goes_by_itself() -> Non
     first = found(runs=[lost])["data_dropped"]
     assert (first.evidence["num_dropped"], first.evidence["dropped_at"]) == (4, NOW)
     assert "3 batches (no room in the spool), 1 values (invalid)" in first.message
+    diverged = found(runs=[run(dropped={"values_not_finite": 7})])["data_dropped"]
+    assert "7 values (NaN or infinite)" in diverged.message
     recently = replace(lost, known_drop=Dropped(4, NOW - 599))
     assert found(runs=[recently])["data_dropped"].evidence["dropped_at"] == NOW - 599
     assert not found(runs=[replace(lost, known_drop=Dropped(4, NOW - 601))])
@@ -140,7 +144,7 @@ def test_a_worker_that_vanished_is_missed_until_another_takes_its_place() -> Non
 
 def test_every_rule_has_a_severity() -> None:
     assert set(SEVERITIES.values()) == {"info", "warning", "critical"}
-    assert len(SEVERITIES) == 11
+    assert len(SEVERITIES) == 12
 
 
 def test_a_server_knows_since_when_it_could_hear() -> None:
@@ -150,3 +154,11 @@ def test_a_server_knows_since_when_it_could_hear() -> None:
     assert [earshot.since(now) for now in (500.0, 505.0)] == [500.0, 500.0]
     earshot.lost()
     assert [earshot.since(now) for now in (510.0, 515.0)] == [510.0, 510.0]
+
+
+def test_a_channel_that_gave_up_a_message_is_told_with_the_reason() -> None:
+    condition = found(channels=[ChannelFacts(3, "on call", NOW - 5, "HTTP 403: revoked")])["channel_failing"]
+    assert (condition.scope, condition.run_pk, condition.severity) == (channel_scope(3), None, "warning")
+    assert "on call was given up (HTTP 403: revoked)" in condition.message
+    assert condition.evidence["channel_id"] == 3
+    assert "channel_failing" not in found()

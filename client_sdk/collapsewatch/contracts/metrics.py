@@ -128,9 +128,15 @@ METRICS: dict[str, MetricInfo] = {
         "Within-input diversity", "× baseline", "H(Z|X) over its value at the run's baseline.", ""
     ),
     "log_evalue_warning": MetricInfo(
-        "Evidence of a drop (warning)", "log10", "e-detector of the warning level; alarm at log10 500.", ""
+        "Evidence of a drop (warning)",
+        "log10",
+        "e-detector of the warning level; alarm at 2.9 for first turns.",
+        "",
     ),
     "log_evalue_critical": MetricInfo(
-        "Evidence of a drop (critical)", "log10", "e-detector of the critical level; alarm at log10 1000.", ""
+        "Evidence of a drop (critical)",
+        "log10",
+        "e-detector of the critical level; alarm at 3.1 for first turns.",
+        "",
     ),
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from collapsewatch_server.alerts import detectors, rules
+from collapsewatch_server.alerts import budget, detectors, rules
 from collapsewatch_server.alerts.detectors import CRITICAL, WARNING, LogCapital, SkillCounts
 from collapsewatch_server.alerts.rules import DropFacts, Reading, Reference
 from collapsewatch_server.alerts.transitions import RANK, AlertTransition, Severity
@@ -81,7 +81,7 @@ def fold_drop(
         ),
     )
     facts = _facts(state, reading, reference)
-    level = _level(facts)
+    level = _level(facts, scope)
     if level is not None and (state.open is None or RANK[level] > RANK[state.open.severity]):
         previous = None if state.open is None else state.open.severity
         transitions = rules.drop_opens(facts, level, previous, scope=scope)
@@ -97,14 +97,21 @@ def abandoned(state: DropState, reason: str, *, scope: str) -> tuple[DropState, 
     return replace(state, open=None), [rules.drop_abandoned(state.open.severity, reason, scope=scope)]
 
 
-def _level(facts: DropFacts) -> Severity | None:
-    """The highest level whose condition holds at this evaluation."""
+def _level(facts: DropFacts, scope: str) -> Severity | None:
+    """The highest level whose condition holds at this evaluation.
+
+    What a level takes as enough is this rule's and this scope's part of the run's error budget.
+    """
+    enough = {
+        level.severity: budget.log_threshold(budget.share_of(rules.DEPENDENCE_RULE, level.severity, scope))
+        for level in (WARNING, CRITICAL)
+    }
     skill, reference = facts.reading.skill, facts.reference.skill
-    if facts.log_evalue_critical >= CRITICAL.log_threshold and detectors.consistent_with_independence(
+    if facts.log_evalue_critical >= enough["critical"] and detectors.consistent_with_independence(
         facts.pooled, facts.pooled_p_value, reference
     ):
         return "critical"
-    if facts.log_evalue_warning >= WARNING.log_threshold:
+    if facts.log_evalue_warning >= enough["warning"]:
         return "warning"
     if (
         skill.value < detectors.INFO_FRACTION * reference

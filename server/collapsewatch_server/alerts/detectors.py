@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Level:
     severity: Severity
     floor_fraction: float
     run_length: int
-    """1/α, evaluations."""
+    """1/α of all rules and scopes of a run together, evaluations; `budget` says what part is whose."""
 
     @property
     def log_threshold(self) -> float:
@@ -104,6 +105,12 @@ def pooled_skill(evaluations: Sequence[SkillCounts], *, seed: int) -> PooledSkil
     Raises:
         ValueError: no prompt at all.
     """
+    return _pooled_skill(tuple(evaluations), seed)
+
+
+# Rules and regimes ask for the same one at each evaluation, and it is most of what a fold costs.
+@lru_cache(maxsize=32)
+def _pooled_skill(evaluations: tuple[SkillCounts, ...], seed: int) -> PooledSkill:
     totals: Counter[float] = Counter()
     for counts in evaluations:
         totals.update(dict(counts))

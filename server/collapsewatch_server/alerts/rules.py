@@ -11,7 +11,7 @@ from typing import Any
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
 from collapsewatch.contracts.scoring import MetricValue
-from collapsewatch_server.alerts import detectors
+from collapsewatch_server.alerts import budget, detectors
 from collapsewatch_server.alerts.detectors import CRITICAL, WARNING, Level, PooledSkill
 from collapsewatch_server.alerts.transitions import AlertTransition, Severity
 
@@ -43,6 +43,7 @@ class Reading:
     conditional_entropy: float | None
     reward: float | None
     zero_variance_fraction: float | None
+    mi_normalised: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Reference:
     conditional_entropy: float | None
     reward: float | None
     zero_variance_fraction: float | None
+    mi_normalised: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def drop_opens(
     facts: DropFacts, severity: Severity, previous: Severity | None, *, scope: str
 ) -> list[AlertTransition]:
     """The new alert, after the resolution of the lower one that it takes the place of."""
-    evidence = drop_evidence(facts, severity)
+    evidence = drop_evidence(facts, severity, scope=scope)
     transitions = []
     if previous is not None:
         transitions.append(
@@ -94,7 +96,7 @@ def drop_opens(
             )
         )
         evidence["escalated_from"] = previous
-    message = " ".join(sentence for sentence in _sentences(facts, severity) if sentence)
+    message = " ".join(sentence for sentence in _sentences(facts, severity, scope) if sentence)
     transitions.append(
         AlertTransition(
             "open", DEPENDENCE_RULE, severity, _title(_TITLES[severity], scope), message, evidence
@@ -135,7 +137,7 @@ def drop_abandoned(severity: Severity, reason: str, *, scope: str) -> AlertTrans
     return AlertTransition("resolve", DEPENDENCE_RULE, severity, title, message, {"reason": reason})
 
 
-def drop_evidence(facts: DropFacts, severity: Severity) -> dict[str, Any]:
+def drop_evidence(facts: DropFacts, severity: Severity, *, scope: str = FIRST_TURN_SCOPE) -> dict[str, Any]:
     """The values that caused the alert, as JSON."""
     reading, reference = facts.reading, facts.reference
     level = _LEVELS.get(severity)
@@ -166,19 +168,33 @@ def drop_evidence(facts: DropFacts, severity: Severity) -> dict[str, Any]:
     }
     if level is not None:
         floor = level.floor_fraction * reference.skill
+        share = budget.share_of(DEPENDENCE_RULE, severity, scope)
         evidence |= {
             "floor_fraction": level.floor_fraction,
             "floor_skill": floor,
             "floor_accuracy": reading.chance + (1.0 - reading.chance) * floor,
-            "alpha": 1.0 / level.run_length,
+            "alpha": share.alpha,
+            "budget_share": share.share,
         }
     return evidence
 
 
 def validity_opens(
-    rate: float, limit: float, severity: Severity, previous: Severity | None, num_evaluations: int, step: int
+    rate: float,
+    limit: float,
+    severity: Severity,
+    previous: Severity | None,
+    num_evaluations: int | None,
+    step: int,
 ) -> list[AlertTransition]:
-    """The alert on unusable reasoning, after the resolution of the lower one that it takes the place of."""
+    """The alert on unusable reasoning, after the resolution of the lower one that it takes the place of.
+
+    Args:
+        num_evaluations: in a row, each clearly below the limit; none when many together show it.
+    """
+    how = "by all evaluations together"
+    if num_evaluations is not None:
+        how = f"in {num_evaluations} evaluations in a row"
     title = "Reasoning is often missing or not closed"
     evidence: dict[str, Any] = {
         "step": step,
@@ -186,6 +202,9 @@ def validity_opens(
         "limit": limit,
         "num_evaluations": num_evaluations,
     }
+    if num_evaluations is None:
+        share = budget.share_of(VALIDITY_RULE, severity, FIRST_TURN_SCOPE, of_batch=True)
+        evidence |= {"alpha": share.alpha, "budget_share": share.share}
     transitions = []
     if previous is not None:
         replaced = f"Replaced by the {severity} alert of the same step."
@@ -194,7 +213,7 @@ def validity_opens(
         )
         evidence["escalated_from"] = previous
     message = (
-        f"Valid reasoning rate {rate:.2f}, below {limit:.2f} in {num_evaluations} evaluations in a row: "
+        f"Valid reasoning rate {rate:.2f}, below {limit:.2f} {how}: "
         f"{100 * (1.0 - rate):.0f} % of the turns have no closed, non-empty reasoning."
     )
     if severity == "critical":
@@ -229,10 +248,11 @@ def _ratio(value: float | None, reference: float | None) -> float | None:
     return value / reference if value is not None and reference else None
 
 
-def _sentences(facts: DropFacts, severity: Severity) -> list[str]:
+def _sentences(facts: DropFacts, severity: Severity, scope: str) -> list[str]:
     return [
         _measured(facts, severity),
-        _weight_of_evidence(facts, severity),
+        _weight_of_evidence(facts, severity, scope),
+        _information_sentence(facts),
         _entropy_sentence(facts, severity),
         _reward_sentence(facts),
         _zero_variance_sentence(facts),
@@ -249,16 +269,17 @@ def _measured(facts: DropFacts, severity: Severity) -> str:
     )
 
 
-def _weight_of_evidence(facts: DropFacts, severity: Severity) -> str:
+def _weight_of_evidence(facts: DropFacts, severity: Severity, scope: str) -> str:
     level = _LEVELS.get(severity)
     if level is None:
         return (
             "A single evaluation shows this; the evidence over evaluations is not yet enough for a warning."
         )
     log_evalue = facts.log_evalue_critical if severity == "critical" else facts.log_evalue_warning
+    run_length = round(budget.share_of(DEPENDENCE_RULE, severity, scope).run_length)
     sentence = (
         f"Evidence that skill is below {level.floor_fraction} × baseline: {_power_of_ten(log_evalue)} to 1; "
-        f"a stable run reaches {level.run_length} to 1 at most once in {level.run_length} evaluations."
+        f"a stable run reaches {run_length} to 1 at most once in {run_length} evaluations."
     )
     if severity == "critical":
         sentence += f" {_independence_sentence(facts)}"
@@ -280,6 +301,16 @@ def _independence_sentence(facts: DropFacts) -> str:
 def _power_of_ten(log_value: float) -> str:
     log10 = log_value / math.log(10.0)
     return f"{10.0**log10:.0f}" if log10 < 5.0 else f"10^{log10:.0f}"
+
+
+def _information_sentence(facts: DropFacts) -> str:
+    now, usual = facts.reading.mi_normalised, facts.reference.mi_normalised
+    if now is None or not usual:
+        return ""
+    numbers = f"{now:.2f} of its ceiling, was {usual:.2f}"
+    if now < _STEADY[0] * usual:
+        return f"Mutual information fell as well ({numbers})."
+    return f"Mutual information did not clearly fall ({numbers}), so it does not confirm the fall."
 
 
 def _entropy_sentence(facts: DropFacts, severity: Severity) -> str:

@@ -13,6 +13,7 @@ RUN_SCOPE = "run"
 SPOOL_SCOPE = "spool"
 QUEUE_SCOPE = "queue"
 WORKERS_SCOPE = "workers"
+CHANNEL_RULE = "channel_failing"
 SEVERITIES: Mapping[str, Severity] = {
     "run_stalled": "warning",
     "run_crashed": "critical",
@@ -25,11 +26,13 @@ SEVERITIES: Mapping[str, Severity] = {
     "queue_lag": "warning",
     "no_worker": "critical",
     "worker_gone": "warning",
+    CHANNEL_RULE: "warning",
 }
 """Severity by rule."""
 _INTERVALS_WITHOUT_STEP = 10.0
 _WHY_DROPPED = {
     "invalid": "invalid",
+    "not_finite": "NaN or infinite",
     "rejected": "refused by the server",
     "spool_full": "no room in the spool",
     "damaged": "damaged on the trainer's disk",
@@ -114,6 +117,16 @@ class QueueFacts:
 
 
 @dataclass(frozen=True)
+class ChannelFacts:
+    """A channel whose last message was given up."""
+
+    channel_id: int
+    name: str
+    failed_at: float
+    problem: str
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """Everything the rules look at."""
 
@@ -121,6 +134,7 @@ class Snapshot:
     runs: Sequence[RunFacts] = ()
     workers: Sequence[WorkerFacts] = ()
     queue: QueueFacts = field(default_factory=QueueFacts)
+    channels: Sequence[ChannelFacts] = ()
 
 
 @dataclass(frozen=True)
@@ -168,7 +182,13 @@ def conditions(snapshot: Snapshot, heard_since: float, limits: Limits) -> list[C
     found: list[Condition] = []
     for run in snapshot.runs:
         found += _of_run(run, snapshot.now, heard_since, limits)
-    return [*found, *_of_queue(snapshot, limits), *_of_workers(snapshot, heard_since, limits)]
+    found += [*_of_queue(snapshot, limits), *_of_workers(snapshot, heard_since, limits)]
+    return [*found, *_of_channels(snapshot)]
+
+
+def channel_scope(channel_id: int) -> str:
+    """Scope of the alert about a channel."""
+    return f"channel/{channel_id}"
 
 
 def _of_run(run: RunFacts, now: float, heard_since: float, limits: Limits) -> Iterable[Condition]:
@@ -325,6 +345,24 @@ def _of_workers(snapshot: Snapshot, heard_since: float, limits: Limits) -> Itera
                 "silent_seconds": now - worker.seen_at,
             },
             may_open=now - max(worker.seen_at, heard_since) > limits.worker_seconds,
+        )
+
+
+def _of_channels(snapshot: Snapshot) -> Iterable[Condition]:
+    for channel in snapshot.channels:
+        yield Condition(
+            CHANNEL_RULE,
+            None,
+            channel_scope(channel.channel_id),
+            "A channel does not work",
+            f"A message to the channel {channel.name} was given up ({channel.problem}). "
+            "The next one that gets through, a test among them, resolves this.",
+            {
+                "channel_id": channel.channel_id,
+                "channel": channel.name,
+                "failed_at": channel.failed_at,
+                "problem": channel.problem,
+            },
         )
 
 

@@ -10,28 +10,23 @@ from typing import Any
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE, RAGEN_PREFIX
 from collapsewatch.contracts.scoring import MetricValue
-from collapsewatch_server.alerts import dependence, detectors
+from collapsewatch_server.alerts import dependence, detectors, series_book
 from collapsewatch_server.alerts.dependence import DropState
-from collapsewatch_server.alerts.rules import Reading, Reference
+from collapsewatch_server.alerts.series import SeriesState
 from collapsewatch_server.alerts.transitions import AlertTransition
 from collapsewatch_server.alerts.validity import ValidityState, fold_validity
 from collapsewatch_server.folds import ema
-from collapsewatch_server.folds.baseline import (
-    BaselineStanding,
-    BaselineState,
-    Setup,
-    Window,
-    fold_baseline,
-)
+from collapsewatch_server.folds.baseline import BaselineStanding, BaselineState, Setup, fold_baseline
 from collapsewatch_server.folds.ema import EmaState
 from collapsewatch_server.folds.evaluation import Evaluation
 from collapsewatch_server.folds.gates import unmet_gate
+from collapsewatch_server.folds.readings import measured_of, reading_of, reference_of
 from collapsewatch_server.folds.regimes import Regime, Thresholds, insufficient, regime_of
 
 __all__ = ["AlertTransition", "Evaluation", "FoldOutput", "FoldState", "fold", "initial_state"]
 
 _LN10 = 2.302585092994046
-_VERSION = 3
+_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -48,6 +43,7 @@ class FoldState:
     baseline: BaselineState = field(default_factory=BaselineState)
     drop: DropState = field(default_factory=DropState)
     validity: ValidityState = field(default_factory=ValidityState)
+    series: SeriesState = field(default_factory=SeriesState)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -60,6 +56,7 @@ class FoldState:
             "baseline": self.baseline.to_json(),
             "drop": self.drop.to_json(),
             "validity": self.validity.to_json(),
+            "series": self.series.to_json(),
         }
 
     @classmethod
@@ -80,6 +77,7 @@ class FoldState:
             baseline=BaselineState.from_json(data["baseline"]),
             drop=DropState.from_json(data["drop"]),
             validity=ValidityState.from_json(data["validity"]),
+            series=SeriesState.from_json(data["series"]),
         )
 
 
@@ -168,22 +166,47 @@ def _with_baseline(state: FoldState, evaluation: Evaluation) -> tuple[FoldState,
 def _with_alerts(
     state: FoldState, evaluation: Evaluation, standing: BaselineStanding
 ) -> tuple[FoldState, list[AlertTransition]]:
-    scope = evaluation.evaluation.scope
-    transitions: list[AlertTransition] = []
-    rate = evaluation.batch_metrics.get("valid_reasoning_rate")
-    # The rate belongs to the whole batch: one scope speaks for all.
-    if scope == FIRST_TURN_SCOPE and rate is not None:
-        validity, transitions = fold_validity(state.validity, rate.value, step=evaluation.step)
-        state = replace(state, validity=validity)
-    if standing.gated or standing.set_aside:
+    state, transitions = _with_validity(state, evaluation)
+    if standing.set_aside:
         return state, transitions
-    drop = state.drop
+    state, moves = _with_series(state, evaluation, standing)
+    transitions = transitions + moves
+    if standing.gated:
+        return state, transitions
+    scope, drop = evaluation.evaluation.scope, state.drop
     if standing.restarted is not None and standing.scorer_changed:
         drop, abandoned = dependence.abandoned(drop, standing.restarted, scope=scope)
         transitions = transitions + abandoned
-    reference = None if standing.measured else _reference(state.baseline.window)
-    drop, moves = dependence.fold_drop(drop, _reading(evaluation), reference, scope=scope)
+    reference = None if standing.measured else reference_of(state.baseline.window)
+    drop, moves = dependence.fold_drop(drop, reading_of(evaluation), reference, scope=scope)
     return replace(state, drop=drop), transitions + moves
+
+
+def _with_validity(state: FoldState, evaluation: Evaluation) -> tuple[FoldState, list[AlertTransition]]:
+    rate = evaluation.batch_metrics.get("valid_reasoning_rate")
+    # The rate belongs to the whole batch: one scope speaks for all.
+    if evaluation.evaluation.scope != FIRST_TURN_SCOPE or rate is None:
+        return state, []
+    validity, transitions = fold_validity(
+        state.validity, rate, step=evaluation.step, num_prompts=evaluation.evaluation.num_prompts
+    )
+    return replace(state, validity=validity), transitions
+
+
+def _with_series(
+    state: FoldState, evaluation: Evaluation, standing: BaselineStanding
+) -> tuple[FoldState, list[AlertTransition]]:
+    series = state.series
+    abandoned: list[AlertTransition] = []
+    if standing.restarted is not None:
+        series, abandoned = series_book.restarted(
+            series,
+            standing.restarted,
+            scope=evaluation.evaluation.scope,
+            scorer_changed=standing.scorer_changed,
+        )
+    series, moves = series_book.fold_all(series, measured_of(evaluation, gated=standing.gated))
+    return replace(state, series=series), [*abandoned, *moves]
 
 
 def _with_diversity(
@@ -249,44 +272,6 @@ def _regime(
     if standing.unmet is not None or skill is None or thresholds is None:
         return insufficient(standing.unmet or "no retrieval skill")
     return regime_of(skill, diversity, thresholds)
-
-
-def _reading(evaluation: Evaluation) -> Reading:
-    scope = evaluation.evaluation
-    scored = [prompt for prompt in scope.prompts if prompt.num_rows > 0]
-    num_rows = sum(prompt.num_rows for prompt in scored)
-    accuracy, chance = evaluation.value("retrieval_accuracy"), evaluation.value("retrieval_chance")
-    if accuracy is None:
-        accuracy = sum(prompt.num_rows * prompt.accuracy for prompt in scored) / num_rows
-    if chance is None:
-        chance = sum(prompt.num_rows * prompt.chance for prompt in scored) / num_rows
-    return Reading(
-        step=evaluation.step,
-        skill=scope.metrics["retrieval_skill"],
-        skills=tuple(evaluation.prompt_skills()),
-        accuracies={(p.group_ids[0] if p.group_ids else str(i)): p.accuracy for i, p in enumerate(scored)},
-        accuracy=accuracy,
-        chance=chance,
-        p_value=evaluation.value("retrieval_p_value"),
-        conditional_entropy=evaluation.value("conditional_entropy"),
-        reward=evaluation.value("reward"),
-        zero_variance_fraction=evaluation.value("zero_variance_fraction"),
-    )
-
-
-def _reference(window: Window) -> Reference:
-    accuracy, chance = window.mean("retrieval_accuracy"), window.mean("retrieval_chance")
-    if accuracy is None:
-        accuracy = window.skill if chance is None else chance + (1.0 - chance) * window.skill
-    return Reference(
-        skill=window.skill,
-        accuracy=accuracy,
-        first_step=window.first_step,
-        last_step=window.last_step,
-        conditional_entropy=window.mean("conditional_entropy"),
-        reward=window.mean("reward"),
-        zero_variance_fraction=window.mean("zero_variance_fraction"),
-    )
 
 
 def _scaled(metric: MetricValue, reference: float | None) -> MetricValue | None:

@@ -12,6 +12,8 @@ from collapsewatch_server.repositories import clock, events, metrics
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Scalar
 from collapsewatch_server.results.attempts import arrival
+from collapsewatch_server.results.folding import ScopeOfRun
+from collapsewatch_server.results.own_rules import judge
 from collapsewatch_server.tables import Run
 
 MAX_VALUES = 50_000
@@ -55,7 +57,9 @@ class ScalarIntake:
             metrics.put_scalars(session, run.id, TRAINER_SCOPE, arrived.attempt_pk, rows)
             signs.saw_data(session, run.id, late=late)
             data = {"run_id": run.run_id, "project": project, "step": span[0], "scope": TRAINER_SCOPE}
-            events.add(session, run.id, [*arrived.events, Event("metrics", data)])
+            target = ScopeOfRun(run.id, run.run_id, project, TRAINER_SCOPE, arrived.lineages)
+            judged = judge(session, target, span[0])
+            events.add(session, run.id, [*arrived.events, Event("metrics", data), *judged])
         self._ring()
         return ScalarReceipt(num_values=len(rows))
 

@@ -24,6 +24,7 @@ _LONG_LIFE_SECONDS = 60.0
 _JOB_GRACE_SECONDS = 2.0
 _STOP_SECONDS = 3.0
 _PR_SET_PDEATHSIG = 1
+_OF_THE_SERVER_ALONE = ("COLLAPSEWATCH_DATABASE_URL", "COLLAPSEWATCH_SECRET_KEY")
 
 
 def missing_module() -> str | None:
@@ -34,8 +35,8 @@ def missing_module() -> str | None:
 def worker_environment(
     settings: ServerSettings, server_url: str, worker_key: str, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of the embedded worker: where to ask and with which key, and no database."""
-    kept = {name: value for name, value in environment.items() if name != "COLLAPSEWATCH_DATABASE_URL"}
+    """The environment of the embedded worker: where to ask and with which key; no secret of the server."""
+    kept = {name: value for name, value in environment.items() if name not in _OF_THE_SERVER_ALONE}
     given = {
         "COLLAPSEWATCH_HOME": str(settings.home),
         "COLLAPSEWATCH_SERVER_URL": server_url,

@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 
 from collapsewatch_server.alerts.watch import Condition, Limits, RunFacts, Snapshot, conditions, next_state
 from collapsewatch_server.db import Database
+from collapsewatch_server.inbox.threads import settle
 from collapsewatch_server.liveness.earshot import Earshot
-from collapsewatch_server.repositories import events, watch, workers, writers
+from collapsewatch_server.repositories import alert_threads, events, watch, workers, writers
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.watch import WatchAlert
 from collapsewatch_server.tables import AlertRow
@@ -131,6 +132,8 @@ def _is_news(alert: AlertRow, condition: Condition, told_seconds: float) -> bool
 def _carry_out(session: Session, seen: Snapshot, todo: Plan) -> None:
     runs = {run.run_pk: run for run in seen.runs}
     told: list[tuple[int | None, Event]] = []
+    touched: set[int] = set()
+    stalled: dict[int | None, int] = {}
     revived = set()
     # In one order everywhere, so that two transactions never wait for each other's runs.
     for run, state in sorted(todo.states, key=lambda change: change[0].run_pk):
@@ -142,6 +145,10 @@ def _carry_out(session: Session, seen: Snapshot, todo: Plan) -> None:
             revived.add(run.run_pk)
     for one in todo.to_resolve:
         watch.resolve_alert(session, one.alert.id)
+        if one.alert.thread_pk is not None:
+            touched.add(one.alert.thread_pk)
+            if one.alert.rule == "run_stalled":
+                stalled[one.alert.run_pk] = one.alert.thread_pk
         log.info("alert resolved", extra={"rule": one.alert.rule, "run": one.run_id})
         told.append((one.alert.run_pk, _alert_event(one.alert, "resolved", one.run_id, one.project)))
         subject = runs.get(one.alert.run_pk or 0)
@@ -152,7 +159,12 @@ def _carry_out(session: Session, seen: Snapshot, todo: Plan) -> None:
         watch.refresh_alert(session, one.alert.id, condition.message, dict(condition.evidence))
     for condition in todo.to_open:
         if condition.rule not in _SILENCES or condition.run_pk not in revived:
-            told.append((condition.run_pk, _open(session, condition, runs.get(condition.run_pk or 0))))
+            row, event = _open(session, condition, runs.get(condition.run_pk or 0))
+            told.append((condition.run_pk, event))
+            # A run that is silent for so long that it counts as crashed is the same matter still.
+            before = stalled.get(condition.run_pk) if condition.rule == "run_crashed" else None
+            touched.add(_threaded(session, row, before))
+    told += settle(session, touched)
     if todo.forgets_workers:
         workers.forget(session, _REMEMBERED_SECONDS)
     # All at the end: on PostgreSQL they take a lock, behind which no row may be waited for.
@@ -160,7 +172,15 @@ def _carry_out(session: Session, seen: Snapshot, todo: Plan) -> None:
         events.add(session, run_pk, [event])
 
 
-def _open(session: Session, condition: Condition, run: RunFacts | None) -> Event:
+def _threaded(session: Session, row: AlertRow, thread_pk: int | None) -> int:
+    """The inbox's item of a new alert: this one, or a new one."""
+    if thread_pk is None:
+        return alert_threads.add(session, row)
+    alert_threads.join(session, [row.id], thread_pk)
+    return thread_pk
+
+
+def _open(session: Session, condition: Condition, run: RunFacts | None) -> tuple[AlertRow, Event]:
     row = watch.open_alert(
         session,
         run_pk=condition.run_pk,
@@ -173,7 +193,7 @@ def _open(session: Session, condition: Condition, run: RunFacts | None) -> Event
     )
     run_id, project = (None, None) if run is None else (run.run_id, run.project)
     log.warning("alert opened", extra={"rule": condition.rule, "scope": condition.scope, "run": run_id})
-    return _alert_event(row, "open", run_id, project)
+    return row, _alert_event(row, "open", run_id, project)
 
 
 def _run_event(run: RunFacts, state: str) -> Event:

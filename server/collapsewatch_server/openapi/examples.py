@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from collapsewatch_server.openapi.alert_examples import ALERT_EXAMPLES
+from collapsewatch_server.openapi.channel_examples import CHANNEL_EXAMPLES
+
 _SCORER = {"kind": "reference", "label": "reference: tiny-gpt2", "retokenised": True, "is_policy": False}
 _TURN = {
     "prompt": "Where is the key? <think>",
@@ -140,6 +143,8 @@ _JOB_ID = {"job_id": 12, "batch_id": "b-000120", "step": 120}
 _CHECK = {"ok": True, "seconds": 0.0004, "message": ""}
 
 EXAMPLES: dict[str, Any] = {
+    **ALERT_EXAMPLES,
+    **CHANNEL_EXAMPLES,
     "RunStart": {
         "run_id": "3f2a9c",
         "project": "sokoban",

@@ -17,8 +17,17 @@ from collapsewatch.contracts.scoring import (
     ScoringResult,
     WorkerHeartbeat,
 )
+from collapsewatch_server.alerts.custom import RuleText
 from collapsewatch_server.errors import ErrorBody
+from collapsewatch_server.notify.views import ChannelDraft, ChannelUpdate
 from collapsewatch_server.openapi.examples import EXAMPLES
+from collapsewatch_server.reading.alert_views import (
+    BulkHandling,
+    DetectorChoice,
+    Handling,
+    RuleImport,
+    Snoozing,
+)
 
 _BY_HAND: list[type[BaseModel]] = [
     RunStart,
@@ -31,6 +40,14 @@ _BY_HAND: list[type[BaseModel]] = [
     ScoringResult,
     JobFailure,
     WorkerHeartbeat,
+    Handling,
+    Snoozing,
+    BulkHandling,
+    RuleText,
+    RuleImport,
+    DetectorChoice,
+    ChannelDraft,
+    ChannelUpdate,
     ErrorBody,
 ]
 _REFERENCE = "#/components/schemas/"
@@ -38,6 +55,8 @@ _TAGS = [
     {"name": "ingest", "description": "For trainers, with a key of the purpose `ingest`."},
     {"name": "read", "description": "For the page and for scripts; no key."},
     {"name": "jobs", "description": "The scoring of batches; no key, from the page's own origin only."},
+    {"name": "alerts", "description": "The inbox and its rules; changes from the page's own origin only."},
+    {"name": "channels", "description": "Where people are told of alerts; from the page's own origin only."},
     {"name": "worker", "description": "For workers, with a key of the purpose `worker`."},
     {"name": "health", "description": "For whoever runs the server."},
 ]

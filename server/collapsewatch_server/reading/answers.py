@@ -164,7 +164,7 @@ class Reading:
         with self._database.read_session() as session:
             run, _ = _find(session, run_id)
             rows = alerts.of_run(session, run.id, _MAX_ROWS)
-        return views.AlertList(alerts=[_alert(row, attempt_id) for row, attempt_id in rows])
+        return views.AlertList(alerts=[alert_view(row, attempt_id) for row, attempt_id in rows])
 
     def step(self, run_id: str, step: int, scope: str, attempt_id: str | None = None) -> views.StepView:
         """One step in one scope, as it is in the run's own series or as one attempt had it.
@@ -298,7 +298,8 @@ def _regime(standing: evaluations.Standing | None) -> views.RegimeView | None:
     )
 
 
-def _alert(row: AlertRow, attempt_id: str | None) -> views.AlertView:
+def alert_view(row: AlertRow, attempt_id: str | None) -> views.AlertView:
+    """The alert as the API answers it."""
     return views.AlertView.model_validate(
         {
             "alert_id": row.id,

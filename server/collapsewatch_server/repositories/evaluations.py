@@ -212,6 +212,12 @@ def newest(session: Session, run_pk: int, scope: str, attempt_pk: int | None = N
     return session.scalar(statement.order_by(EvaluationRow.step.desc()).limit(1))
 
 
+def last_step(session: Session, run_pk: int, scope: str) -> int | None:
+    """The last step of the run's own series that was scored in the scope."""
+    statement = select(func.max(EvaluationRow.step)).where(*_shown(run_pk, scope, None))
+    return session.scalar(statement)
+
+
 def standings(session: Session, run_pks: Sequence[int]) -> dict[int, Standing]:
     """The newest evaluation of each run, of its first turns if there are any."""
     other = aliased(EvaluationRow)

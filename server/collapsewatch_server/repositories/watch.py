@@ -13,9 +13,17 @@ from sqlalchemy import ColumnElement, func, literal_column, or_, select, text, u
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import TRAINER_SCOPE
-from collapsewatch_server.alerts.watch import Dropped, QueueFacts, RunFacts, Snapshot, WorkerFacts
+from collapsewatch_server.alert_tables import AlertThread
+from collapsewatch_server.alerts.watch import (
+    ChannelFacts,
+    Dropped,
+    QueueFacts,
+    RunFacts,
+    Snapshot,
+    WorkerFacts,
+)
 from collapsewatch_server.db import is_postgresql, now
-from collapsewatch_server.repositories import clock, workers
+from collapsewatch_server.repositories import channels, clock, workers
 from collapsewatch_server.repositories.jobs import DEFERRED
 from collapsewatch_server.tables import (
     AlertRow,
@@ -74,6 +82,7 @@ def snapshot(session: Session, *, quiet_seconds: float) -> Snapshot:
             for row in workers.all_rows(session)
         ],
         queue=queue(session, moment),
+        channels=[ChannelFacts(*one) for one in channels.failing(session)],
     )
 
 
@@ -165,11 +174,11 @@ def open_alerts(session: Session) -> list[WatchAlert]:
 
 
 def open_alert_counts(session: Session) -> list[tuple[str, str, int]]:
-    """(rule, severity, number) of all open alerts, those of the folds as well."""
+    """(rule, severity, number) of all items of the inbox that are not resolved."""
     statement = (
-        select(AlertRow.rule, AlertRow.severity, func.count())
-        .where(AlertRow.status == "open", ~AlertRow.superseded)
-        .group_by(AlertRow.rule, AlertRow.severity)
+        select(AlertThread.rule, AlertThread.severity, func.count())
+        .where(AlertThread.state != "resolved")
+        .group_by(AlertThread.rule, AlertThread.severity)
     )
     return [(rule, severity, count) for rule, severity, count in session.execute(statement)]
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -11,11 +11,13 @@ from collapsewatch.contracts.scoring import MetricValue, ScopeEvaluation, Scorer
 from collapsewatch_server.alerts.transitions import AlertTransition
 from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.folds.run_fold import Evaluation, FoldOutput, FoldState, fold, initial_state
-from collapsewatch_server.repositories import alerts, clock, evaluations, late_folds, metrics
+from collapsewatch_server.inbox.threads import settle
+from collapsewatch_server.repositories import alert_threads, alerts, clock, evaluations, late_folds, metrics
 from collapsewatch_server.repositories.evaluations import FoldInput
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Place
-from collapsewatch_server.results.alert_book import Alert, Said, alerts_along, changes
+from collapsewatch_server.results.alert_book import Alert, Key, Said, alerts_along, changes
+from collapsewatch_server.results.thread_book import Thread, threads_of
 from collapsewatch_server.tables import AlertRow, Json
 
 log = logging.getLogger(__name__)
@@ -218,17 +220,48 @@ def sync_alerts(session: Session, target: ScopeOfRun) -> list[Event]:
         Said(attempt_pk, step, [AlertTransition(**move) for move in moves])
         for attempt_pk, step, moves in evaluations.alert_moves(session, target.run_pk, target.scope)
     ]
-    stored = [_alert(row) for row in alerts.of_scope(session, target.run_pk, target.scope)]
-    changed, vanished = changes(stored, alerts_along(target.lineages, said), clock.read(session))
-    found = []
-    for alert in vanished:
+    stored = [alert_of(row) for row in alerts.of_scope(session, target.run_pk, target.scope)]
+    return store_alerts(session, target, stored, alerts_along(target.lineages, said))
+
+
+def store_alerts(
+    session: Session, target: ScopeOfRun, stored: list[Alert], derived: list[Alert]
+) -> list[Event]:
+    """Events of what changed as the stored alerts, and their inbox items, became the derived ones."""
+    todo = changes(stored, derived, clock.read(session))
+    found: list[Event] = []
+    touched: set[int | None] = set()
+    ids: dict[Key, int] = {}
+    for alert in todo.vanished:
         assert alert.alert_id is not None
-        alerts.remove(session, alert.alert_id)
+        alerts.change(session, alert.alert_id, withdrawn=True, status="resolved")
         found.append(_event(target, alert, alert.alert_id, "withdrawn"))
-    for alert in changed:
-        alert_id = _store_alert(session, target, alert)
+        touched.add(alert.thread_pk)
+    for alert in todo.changed:
+        alert_id = ids[alert.key] = _store_alert(session, target, alert)
         found.append(_event(target, alert, alert_id, "superseded" if alert.superseded else alert.status))
-    return found
+        touched.add(alert.thread_pk)
+    if not found:
+        return []
+    known = [replace(alert, alert_id=ids.get(alert.key, alert.alert_id)) for alert in todo.derived]
+    touched |= _joined(session, threads_of(known, target.lineages))
+    # Each item's events are of this run, since its alerts are.
+    return found + [event for _, event in settle(session, (pk for pk in touched if pk is not None))]
+
+
+def _joined(session: Session, threads: list[Thread]) -> set[int | None]:
+    """The threads that alerts joined or left."""
+    touched: set[int | None] = set()
+    for thread in threads:
+        ids = [alert.alert_id for alert in thread.alerts if alert.alert_id is not None]
+        pk = thread.pk
+        if pk is None:
+            pk = alert_threads.add(session, alerts.row(session, ids[0]))
+        moved = [alert for alert in thread.alerts if alert.thread_pk != pk]
+        if moved:
+            alert_threads.join(session, [alert.alert_id for alert in moved if alert.alert_id is not None], pk)
+            touched |= {pk, *(alert.thread_pk for alert in moved)}
+    return touched
 
 
 def _store_alert(session: Session, target: ScopeOfRun, alert: Alert) -> int:
@@ -266,6 +299,7 @@ def _columns(alert: Alert) -> dict[str, Any]:
         "opened_step": alert.opened_step,
         "resolved_step": alert.resolved_step,
         "superseded": alert.superseded,
+        "withdrawn": alert.withdrawn,
         "opened_at": alert.opened_at,
         "resolved_at": alert.resolved_at,
         "title": alert.title,
@@ -274,7 +308,8 @@ def _columns(alert: Alert) -> dict[str, Any]:
     }
 
 
-def _alert(row: AlertRow) -> Alert:
+def alert_of(row: AlertRow) -> Alert:
+    """The stored alert, as the book knows it."""
     assert row.opened_step is not None
     assert row.attempt_pk is not None
     return Alert(
@@ -290,4 +325,6 @@ def _alert(row: AlertRow) -> Alert:
         resolved_step=row.resolved_step,
         resolved_at=row.resolved_at,
         alert_id=row.id,
+        withdrawn=row.withdrawn,
+        thread_pk=row.thread_pk,
     )

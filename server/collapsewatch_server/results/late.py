@@ -21,6 +21,7 @@ from collapsewatch_server.repositories import attempts, clock, evaluations, even
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.late_folds import Behind
 from collapsewatch_server.results.folding import ScopeOfRun, fold_some, refold, sync_alerts
+from collapsewatch_server.results.own_rules import judge_all
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +128,7 @@ class LateFolds:
                 return True
             about = {"run_id": run.run_id, "project": project, "step": None, "scope": scope}
             told = [*sync_alerts(session, target), Event("metrics", about)]
+            told += judge_all(session, target, {scope}, 0)
             runs.change(session, run_pk)
             events.add(session, run_pk, told)
         self._ring()

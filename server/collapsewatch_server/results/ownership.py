@@ -10,6 +10,7 @@ from collapsewatch_server.repositories import batches, evaluations, late_folds, 
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.results.folding import ScopeOfRun, unfold
 from collapsewatch_server.results.late import fold_or_put_off
+from collapsewatch_server.results.own_rules import after_replay
 from collapsewatch_server.tables import Run
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ def change_hands(session: Session, run: Run, project: str, before: Lineages, aft
             late_folds.note(session, run.id, scope, from_steps)
         # What is put off begins at once: what the rules said of the steps that moved is partly gone.
         found += fold_or_put_off(session, target, from_steps, is_replaced=True)
+    of_run = ScopeOfRun(run.id, run.run_id, project, TRAINER_SCOPE, after)
+    found += after_replay(session, run, of_run, min(from_steps.values()))
     if not moves or all(move.before_pk is None for move in moves):
         return found
     log.info("steps superseded", extra={"run": run.run_id, "step": moves[0].from_step})

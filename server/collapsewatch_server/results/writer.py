@@ -15,6 +15,7 @@ from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Place
 from collapsewatch_server.results.folding import ScopeOfRun
 from collapsewatch_server.results.late import MOST_AT_ONCE, LateFolds, fold_or_put_off
+from collapsewatch_server.results.own_rules import judge_all
 from collapsewatch_server.tables import Batch, Run
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,8 @@ class Results:
                 most_at_once=self._most_folded_at_once,
             )
             found.append(Event("metrics", {**about, "scope": scope}))
-        return found
+        of_run = ScopeOfRun(run.id, run.run_id, project, BATCH_SCOPE, lineages)
+        return found + judge_all(session, of_run, {BATCH_SCOPE, *points}, batch.step)
 
 
 def _to_fold(lineages: Lineages, attempt_pk: int, step: int) -> dict[int, int]:

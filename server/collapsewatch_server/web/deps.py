@@ -11,11 +11,14 @@ from pydantic import BaseModel
 
 from collapsewatch.blobs import BlobStore, open_blob_store
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
+from collapsewatch_server.alerting.desk import AlertDesk
+from collapsewatch_server.alerting.rules import RuleBook
 from collapsewatch_server.alerts.watch import Limits
 from collapsewatch_server.auth import Caller, Keyring, Purpose
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import CrossSite, ErrorBody, TooBusy
 from collapsewatch_server.events import EventHub, RedisBell
+from collapsewatch_server.inbox.standing import Standing
 from collapsewatch_server.ingest.batches import BatchIntake
 from collapsewatch_server.ingest.runs import RunIntake
 from collapsewatch_server.ingest.scalars import ScalarIntake
@@ -24,9 +27,15 @@ from collapsewatch_server.liveness.heartbeats import Heartbeats
 from collapsewatch_server.liveness.watch import Watch
 from collapsewatch_server.meters import Meters
 from collapsewatch_server.migrations import upgrade
+from collapsewatch_server.notify.desk import ChannelDesk
+from collapsewatch_server.notify.guard import OutgoingGuard
+from collapsewatch_server.notify.notifier import Notifier
+from collapsewatch_server.notify.sending import Sender
+from collapsewatch_server.notify.vault import Vault
 from collapsewatch_server.queue.admission import Admission
 from collapsewatch_server.queue.feed import Feed, open_feed
 from collapsewatch_server.queue.leases import JobQueue
+from collapsewatch_server.reading.alerts import AlertReading
 from collapsewatch_server.reading.answers import Reading
 from collapsewatch_server.reading.service import ServiceReading
 from collapsewatch_server.repeating import Repeated
@@ -68,8 +77,14 @@ class Services:
     results: Results
     reading: Reading
     heartbeats: Heartbeats
+    standing: Standing
     watch: Watch
     service: ServiceReading
+    alerts: AlertReading
+    desk: AlertDesk
+    rules: RuleBook
+    channels: ChannelDesk
+    notifier: Notifier
     meters: Meters
     repeated: tuple[Repeated, ...]
     """What runs beside the requests."""
@@ -93,6 +108,7 @@ class Services:
 
     def close(self) -> None:
         """Gives all connections back."""
+        self.notifier.close()
         if self.bell is not None:
             self.bell.close()
         self.feed.close()
@@ -124,6 +140,8 @@ def build_services(settings: ServerSettings) -> Services:
     )
     watch = Watch(database, ring, earshot, limits)
     results = Results(database, ring)
+    channels, notifier = _channels(settings, database)
+    desk = AlertDesk(database, ring)
     return Services(
         settings=settings,
         gate=IntakeGate(max_bytes=settings.max_intake_bytes, max_requests=settings.max_intake_requests),
@@ -143,15 +161,34 @@ def build_services(settings: ServerSettings) -> Services:
         results=results,
         reading=Reading(database),
         heartbeats=Heartbeats(database, earshot, fresh_seconds=min(5.0, settings.stall_seconds / 10)),
+        standing=Standing(database),
         watch=watch,
         service=ServiceReading(database, settings.effective_blob_url, limits),
+        alerts=AlertReading(database),
+        desk=desk,
+        rules=RuleBook(database, ring),
+        channels=channels,
+        notifier=notifier,
         meters=Meters(),
         repeated=(
             Repeated("reconciler", queue.reconcile, settings.reconcile_seconds),
             Repeated("watch", watch.look, settings.watch_seconds),
+            Repeated("snoozes", desk.look, settings.watch_seconds),
             Repeated("late folds", results.late.look, settings.reconcile_seconds),
             Repeated("retention", Retention(database).look, SECONDS_BETWEEN_LOOKS),
+            Repeated("notifier", notifier.look, settings.notify_seconds),
         ),
+    )
+
+
+def _channels(settings: ServerSettings, database: Database) -> tuple[ChannelDesk, Notifier]:
+    guard = OutgoingGuard(allow_private=settings.allow_private_channels, hosts=settings.channel_hosts)
+    key = settings.secret_key.get_secret_value() if settings.secret_key is not None else None
+    vault = Vault(settings.home, key)
+    sender = Sender(guard, vault)
+    return (
+        ChannelDesk(database, guard, vault, sender),
+        Notifier(database, sender, public_url=settings.public_url),
     )
 
 

@@ -1,0 +1,1 @@
+"""What people do about alerts: handling them, and rules of their own."""
