@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 GOLDEN ?= tests/data/golden
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest bench-scoring clean
+.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest bench-scoring bench-alerts clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -78,6 +78,9 @@ bench-ingest: $(VENV)/.dev build/bench/.peers ## What logging costs, what surviv
 
 bench-scoring: $(VENV)/.dev ## The scoring engine beside the reference scheme and the FLOP bound; fills docs/scoring.md; QUICK=1
 	$(BIN)/python -m benchmarks.scoring $(ARGS)
+
+bench-alerts: $(VENV)/.dev ## False alarms and delays of the alert rules beside plain detectors; fills docs/alerts.md; QUICK=1 ROLLOUTS=<folder>
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.alerts
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
