@@ -1,6 +1,7 @@
 """Pictures of a running service's page for the README: `python scripts/screenshots.py http://127.0.0.1:7788`.
 
-Takes the newest collapsed run in both themes, and its comparison with its sibling, into docs/.
+Takes the newest collapsed run in both themes, its comparison with its sibling, and its critical alert, into
+docs/.
 """
 
 import sys
@@ -32,6 +33,15 @@ def shoot(page: Page, name: str, *, height: int | None = None) -> None:
         )
 
 
+def shoot_alert(page: Page, url: str, run_id: str) -> None:
+    """The run's critical alert with its evidence."""
+    asked = {"run": run_id, "severity": "critical"}
+    items = httpx.get(f"{url}/api/v1/alerts", params=asked).raise_for_status().json()["items"]
+    page.goto(f"/#/alerts/{items[0]['alert_id']}")
+    expect(page.locator("[data-testid=alert-figures] .js-plotly-plot").first).to_be_visible()
+    shoot(page, "alert-light.png", height=1200)
+
+
 def main(url: str, executable: str = "/usr/bin/chromium") -> None:
     collapsed, sibling = newest_pair(url)
     with sync_playwright() as playwright:
@@ -53,6 +63,7 @@ def main(url: str, executable: str = "/usr/bin/chromium") -> None:
                 page.goto(f"/#/compare?runs={collapsed},{sibling}")
                 expect(page.locator("[data-testid=figure-compare-quadrant] .js-plotly-plot")).to_be_visible()
                 shoot(page, "compare-light.png", height=1200)
+                shoot_alert(page, url, collapsed)
             context.close()
         browser.close()
 

@@ -1,116 +1,22 @@
 """The page in Chromium, on a real service fed with a recorded collapse, live."""
 
-import gzip
-import json
 import re
-from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 import collapsewatch
-from tests.integration.service import Service, base_environment
+from tests.browser.recording import log_step, recorded_steps
+from tests.integration.service import Service
 
 pytestmark = pytest.mark.browser
-DATA = Path(__file__).parents[1] / "data"
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser"]
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SAMPLED = "32 of 128 reasonings, seed 3 · every 2nd step · probe set of 6 prompts"
 HOSTILE = "<img src=x onerror='window.owned=1'><script>window.owned=1</script>"
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    home = tmp_path_factory.mktemp("page")
-    running = Service(home, base_environment(home, DATA), scaled_out=False)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def unattended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that nobody scores for, and that calls a run stalled after two seconds."""
-    home = tmp_path_factory.mktemp("unattended")
-    environment = base_environment(home, DATA) | {"COLLAPSEWATCH_STALL_SECONDS": "2"}
-    running = Service(home, environment, scaled_out=False)
-    try:
-        running.spawn("server", "serve", "--port", str(running.port), "--no-worker")
-        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=60)
-        yield running
-    finally:
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    executable = next((path for path in CHROMIUM if Path(path).exists()), None)
-    assert executable, "chromium is missing: apt-get install chromium"
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=executable, args=FLAGS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser: Browser, service: Service) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
-    opened = context.new_page()
-    problems: list[str] = []
-    opened.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    yield opened
-    context.close()
-    assert problems == []
-
-
-def recorded_steps() -> dict[int, list[dict[str, Any]]]:
-    steps: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    with gzip.open(DATA / "collapsing_run.jsonl.gz", "rt") as lines:
-        for line in lines:
-            rollout = json.loads(line)
-            steps[rollout["step"]].append(rollout)
-    return steps
-
-
-def log_step(run: collapsewatch.Run, step: int, rollouts: list[dict[str, Any]]) -> None:
-    run.log_rollouts(
-        step,
-        prompts=[rollout["prompt"] for rollout in rollouts],
-        responses=[rollout["response"] for rollout in rollouts],
-        rewards=[rollout["reward"] for rollout in rollouts],
-        group_ids=[rollout["group"] for rollout in rollouts],
-        reward_range=(0.0, 1.0),
-    )
-
-
-@pytest.fixture(scope="module")
-def collapsed_run(service: Service) -> str:
-    steps = recorded_steps()
-    with collapsewatch.init(
-        "recorded", "collapsing", url=service.url, api_key=service.local_key(), scorer="lexical"
-    ) as run:
-        for step, rollouts in steps.items():
-            log_step(run, step, rollouts)
-    service.wait_until_scored(run.id, len(steps))
-    return run.id
 
 
 @pytest.fixture(scope="module")

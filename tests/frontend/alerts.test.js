@@ -5,7 +5,7 @@ import {
   alertWhenWords,
   alertsOnSteps,
   documentTitle,
-  freshAlerts,
+  isNews,
   openAlerts,
   severityInfo,
   sortAlerts,
@@ -52,7 +52,6 @@ test("resolved alerts are not open", () => {
 test("an alert of a replayed step is history, whatever its status says", () => {
   const replayed = { ...alert(1, "critical", 60), superseded: true };
   assert.deepEqual(openAlerts([replayed]), []);
-  assert.deepEqual(freshAlerts(new Set(), [replayed]), []);
   const sorted = sortAlerts([replayed, alert(2, "info", 5)]);
   assert.deepEqual(
     sorted.map((a) => a.alert_id),
@@ -95,11 +94,11 @@ test("an alert tells its step where it has one, else only its time", () => {
   );
 });
 
-test("an alert is news once", () => {
-  const alerts = [alert(1, "warning", 1), alert(2, "critical", 2), alert(3, "critical", 3, "resolved")];
+test("what opens, grows graver or wakes up is news; what somebody did by hand is not", () => {
+  const kinds = ["opened", "escalated", "acknowledged", "snoozed", "snooze_ended", "reopened", "resolved"];
   assert.deepEqual(
-    freshAlerts(new Set([1]), alerts).map((a) => a.alert_id),
-    [2],
+    kinds.filter((change) => isNews({ change })),
+    ["opened", "escalated", "snooze_ended"],
   );
 });
 

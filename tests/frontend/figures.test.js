@@ -339,3 +339,61 @@ test("shares are shown in percent", () => {
   assert.equal(figure.layout.yaxis.tickformat, ".0%");
   assert.equal(figure.data[0].customdata[0], "  (25 % to 75 %)");
 });
+
+const opened = (alert_id, severity, step, extra = {}) => ({
+  alert_id,
+  severity,
+  opened_step: step,
+  status: "open",
+  title: `<b>${severity}</b>`,
+  superseded: false,
+  ...extra,
+});
+
+test("a severity has its own sign as well as its colour, and the sign knows its alert", () => {
+  const alerts = [opened(3, "critical", 1), opened(4, "warning", 2), opened(5, "info", 3)];
+  const { annotations } = alertMarks(alerts, THEME);
+  assert.deepEqual(
+    annotations.map(({ name, text }) => [name, text]),
+    [
+      ["3", "◆"],
+      ["4", "▲"],
+      ["5", "●"],
+    ],
+  );
+  assert.equal(new Set(annotations.map(({ font }) => font.color)).size, 3);
+  assert.ok(annotations.every(({ hovertext }) => !hovertext.includes("<b>")));
+});
+
+test("an alert of a replayed step stands back behind one that counts", () => {
+  const alerts = [opened(3, "critical", 1), opened(4, "critical", 2, { superseded: true })];
+  const { shapes, annotations } = alertMarks(alerts, THEME);
+  const opacity = ({ color }) => Number(/([\d.]+)\)$/.exec(color)[1]);
+  assert.ok(opacity(shapes[1].line) < opacity(shapes[0].line) / 2);
+  assert.match(annotations[1].font.color, /^rgba\(.*0\.5\)$/);
+  assert.match(annotations[1].hovertext, /in an earlier attempt/);
+});
+
+test("the quadrant rings the points where alerts opened, and those points lead to them", () => {
+  const alerts = [
+    opened(6, "warning", 3),
+    opened(7, "critical", 3),
+    opened(8, "warning", 2),
+    opened(9, "info", 1, { superseded: true }),
+    opened(10, "warning", 99),
+  ];
+  const figure = quadrantFigure({ trajectory: TRAJECTORY, alerts, theme: THEME });
+  const ring = figure.data.find((trace) => Array.isArray(trace.marker?.symbol));
+  // Step 2 has no diversity and so no place; 9 is of an earlier attempt, 10 of a step that is not there.
+  assert.deepEqual([ring.x, ring.y, ring.marker.symbol], [[0.97], [0.1], ["diamond-open"]]);
+  const points = figure.data.find((trace) => trace.ids?.length === 3);
+  assert.deepEqual(points.ids, ["step-0", "step-1", "7"]);
+  assert.match(points.customdata[2], /Critical: &lt;b&gt;critical.*Warning: &lt;b&gt;warning.*step 3/);
+  const newest = figure.data.find((trace) => trace.ids?.length === 1);
+  assert.deepEqual(newest.ids, ["7"]);
+  const without = quadrantFigure({ trajectory: TRAJECTORY, theme: THEME });
+  assert.equal(
+    without.data.some((trace) => Array.isArray(trace.marker?.symbol)),
+    false,
+  );
+});

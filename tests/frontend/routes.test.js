@@ -2,8 +2,12 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
+  alertHref,
+  alertsHref,
+  channelsHref,
   compareHref,
   parseRoute,
+  rulesHref,
   runHref,
   runsHref,
   settingsHref,
@@ -53,4 +57,41 @@ test("a run named twice is compared once", () => {
 
 test("a broken escape is taken as it stands", () => {
   assert.equal(parseRoute("#/runs/%E0%A4%A").runId, "%E0%A4%A");
+});
+
+test("the filters of the inbox live in its address", () => {
+  const filters = {
+    status: "snoozed",
+    severity: "critical",
+    project: "a & b",
+    run: "r:1",
+    rule: "own/4",
+    text: "x y",
+  };
+  assert.deepEqual(parseRoute(alertsHref(filters)), { screen: "alerts", filters });
+  assert.equal(
+    alertsHref({ ...filters, status: "", severity: "", project: "", run: "", rule: "", text: "" }),
+    "#/alerts",
+  );
+  const none = { status: "", severity: "", project: "", run: "", rule: "", text: "" };
+  assert.deepEqual(parseRoute("#/alerts"), { screen: "alerts", filters: none });
+});
+
+test("an alert is named by its number, and by nothing else", () => {
+  assert.deepEqual(parseRoute(alertHref(12)), { screen: "alert", alertId: 12 });
+  for (const wrong of [
+    "#/alerts/0",
+    "#/alerts/x",
+    "#/alerts/1/2",
+    "#/alerts/-1",
+    `#/alerts/${"9".repeat(20)}`,
+  ]) {
+    assert.deepEqual(parseRoute(wrong), { screen: "unknown" }, wrong);
+  }
+});
+
+test("rules and channels have an address each", () => {
+  assert.deepEqual(parseRoute(rulesHref({ project: "sokoban" })), { screen: "rules", project: "sokoban" });
+  assert.deepEqual(parseRoute(rulesHref()), { screen: "rules", project: "" });
+  assert.deepEqual(parseRoute(channelsHref()), { screen: "channels" });
 });

@@ -53,10 +53,10 @@ export function alertWhenWords(alert, nowMs) {
   return alert.resolved_at ? `${opened}; resolved ${formatAge(alert.resolved_at, nowMs)}` : opened;
 }
 
-/** Open alerts whose ids were not known before. */
-export function freshAlerts(knownIds, alerts) {
-  return openAlerts(alerts).filter((alert) => !knownIds.has(alert.alert_id));
-}
+const NEWS = ["opened", "escalated", "snooze_ended"];
+
+/** Whether a change of an alert is told of as it happens; what somebody did by hand is seen in the inbox. */
+export const isNews = ({ change }) => NEWS.includes(change);
 
 /** Open alerts that ask someone to act: critical and warning. */
 export function urgentCount(counts) {

@@ -4,15 +4,17 @@ import { backoffSeconds } from "./refresh.js";
 
 const PREFIX = "/api/v1";
 const PROBE_MS = 15_000;
-const EVENTS = ["run", "batch", "metrics", "alert", "job", "worker", "service"];
+const EVENTS = ["run", "batch", "metrics", "alert", "alert_change", "job", "worker", "service"];
 
 /** An answer of the server that is not a success. */
 export class ApiError extends Error {
-  constructor(status, code, message) {
+  /** `details`: `[{loc, message}]`, where a body was wrong. */
+  constructor(status, code, message, details = []) {
     super(message);
     this.name = "ApiError";
     this.status = status;
     this.code = code;
+    this.details = details;
   }
 }
 
@@ -25,8 +27,16 @@ async function call(path, options = {}) {
   } catch {
     // A proxy may answer with a page; the status says enough.
   }
-  throw new ApiError(response.status, error.code ?? "http_error", error.message ?? response.statusText);
+  const message = error.message ?? response.statusText;
+  throw new ApiError(response.status, error.code ?? "http_error", message, error.details ?? []);
 }
+
+const send = (method, path, body) =>
+  call(path, {
+    method,
+    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
 
 function query(values) {
   const params = new URLSearchParams();
@@ -67,6 +77,37 @@ export async function getSeries(runId, { scope, metrics = [], sinceStep, attempt
 
 export const getTrajectory = (runId, { scope, sinceStep, attempt }) =>
   call(`${runPath(runId)}/trajectory${query({ scope, since_step: sinceStep, attempt })}`);
+
+/** A page of the inbox; `filters` are the query of the address, several states and severities allowed. */
+export const getInbox = (filters) => call(`/alerts${query(filters)}`);
+export const getAlert = (alertId) => call(`/alerts/${encodeURIComponent(alertId)}`);
+/** `kind`: acknowledge, snooze, resolve or reopen; `body`: `{by, note, seconds?}`. */
+export const handleAlert = (alertId, kind, body) =>
+  send("POST", `/alerts/${encodeURIComponent(alertId)}/${kind}`, body);
+
+const rulePath = (ruleId) => `/alert-rules/${encodeURIComponent(ruleId)}`;
+
+export const getRules = async () => (await call("/alert-rules")).rules;
+export const createRule = (rule) => send("POST", "/alert-rules", rule);
+export const changeRule = (ruleId, rule) => send("PUT", rulePath(ruleId), rule);
+export const removeRule = (ruleId) => call(rulePath(ruleId), { method: "DELETE" });
+export const previewRule = (rule) => send("POST", "/alert-rules/preview", rule);
+export const exportRules = async () => (await call("/alert-rules/export")).toml;
+export const importRules = (toml) => send("POST", "/alert-rules/import", { toml });
+export const getDetectors = async () => (await call("/alert-rules/detectors")).detectors;
+export const setDetector = (choice) => send("PUT", "/alert-rules/detectors", choice);
+export const forgetDetector = (rule, project) =>
+  call(`/alert-rules/detectors/${encodeURIComponent(rule)}${query({ project })}`, { method: "DELETE" });
+
+const channelPath = (channelId) => `/channels/${encodeURIComponent(channelId)}`;
+
+export const getChannels = async () => (await call("/channels")).channels;
+export const createChannel = (draft) => send("POST", "/channels", draft);
+export const updateChannel = (channelId, change) => send("PATCH", channelPath(channelId), change);
+export const removeChannel = (channelId) => call(channelPath(channelId), { method: "DELETE" });
+export const testChannel = (channelId) => call(`${channelPath(channelId)}/test`, { method: "POST" });
+export const getDeliveries = (channelId, { before, limit = 20 } = {}) =>
+  call(`${channelPath(channelId)}/deliveries${query({ before, limit })}`);
 
 /**
  * The event stream, reconnected for ever with growing pauses.

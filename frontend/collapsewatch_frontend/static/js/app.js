@@ -1,13 +1,18 @@
 /** Starts the page: one event stream, one screen at a time. */
 
-import { EventStream, getAlerts, getMetricsInfo, getRun, getService } from "./api.js";
-import { freshAlerts } from "./alerts.js";
+import { EventStream, getAlert, getInbox, getMetricsInfo, getService } from "./api.js";
+import { isNews } from "./alerts.js";
 import { Refresher } from "./refresh.js";
 import { parseRoute, runsHref } from "./routes.js";
+import { mountAlert } from "./views/alert.js";
+import { mountAlerts } from "./views/alerts.js";
+import { tellInBrowser } from "./views/browser_notices.js";
+import { mountChannels } from "./views/channels.js";
 import { mountCompare } from "./views/compare.js";
 import { notFound } from "./views/not_found.js";
 import { mountRun } from "./views/run.js";
 import { mountRuns } from "./views/runs.js";
+import { mountRules } from "./views/rules.js";
 import { mountSettings } from "./views/settings.js";
 import { createShell } from "./views/shell.js";
 import { showToast } from "./views/toasts.js";
@@ -25,6 +30,10 @@ function mount(route) {
   }
   if (route.screen === "run") return mountRun(host, { route, shell, metricsInfo, navigate: goTo });
   if (route.screen === "compare") return mountCompare(host, { route, shell, metricsInfo });
+  if (route.screen === "alerts") return mountAlerts(host, { route, shell, navigate: goTo });
+  if (route.screen === "alert") return mountAlert(host, { route, shell, metricsInfo });
+  if (route.screen === "rules") return mountRules(host, { route, shell, metricsInfo, navigate: goTo });
+  if (route.screen === "channels") return mountChannels(host, { shell });
   if (route.screen === "settings") return mountSettings(host, { shell });
   host.replaceChildren(notFound("There is no such page."));
   shell.setTitle("Not found", 0);
@@ -47,21 +56,47 @@ function showScreen({ first = false } = {}) {
   host.focus({ preventScroll: true });
 }
 
-/** Alerts that were open before the page was are on the page already; only news pops up. */
-const toasted = new Set();
-const openedAt = Date.now();
-const CLOCK_SLACK_MS = 60_000;
+/** Changes that were told already: after a reconnect the stream may repeat some. */
+const announced = new Set();
 
-async function announceAlerts(runId) {
-  const [run, alerts] = await Promise.all([getRun(runId), getAlerts(runId)]);
-  for (const alert of freshAlerts(toasted, alerts)) {
-    toasted.add(alert.alert_id);
-    if (Date.parse(alert.opened_at) >= openedAt - CLOCK_SLACK_MS) {
-      const route = parseRoute(window.location.hash);
-      showToast(alert, { runId, runName: run.name, onScreen: route?.runId === runId });
-    }
+const MOST_AT_ONCE = 4;
+let numBeingShown = 0;
+
+async function detailOf(alertId) {
+  numBeingShown += 1;
+  try {
+    return await getAlert(alertId);
+  } finally {
+    numBeingShown -= 1;
   }
 }
+
+/** Shows news of a run's alert once; what the service itself needs stands in the banner. */
+async function announceChange(event) {
+  if (!isNews(event) || announced.has(event.change_id)) return;
+  announced.add(event.change_id);
+  tellInBrowser(event);
+  // In a flood only the first few pop up; the inbox and its number have them all.
+  if (!event.run_id || numBeingShown >= MOST_AT_ONCE) return;
+  const alert = await detailOf(event.alert_id);
+  const route = parseRoute(window.location.hash);
+  const onScreen = route?.runId === event.run_id || route?.screen === "alerts";
+  // The severity is the one that was told; by now it may be another's turn.
+  showToast({ ...alert, ...told(event) }, { runId: alert.run_id, runName: alert.run_name, onScreen });
+}
+
+const told = ({ alert_id, severity, title }) => ({ alert_id, severity, title });
+
+/** The number beside the link to the alerts. */
+const openCount = new Refresher(
+  async () => shell.setNumOpen((await getInbox({ status: "open", limit: 1 })).counts.open),
+  {
+    onError: (error) => {
+      console.warn("the open alerts could not be counted", error);
+      return "give up";
+    },
+  },
+);
 
 /** Alerts about the service itself stand on every screen; without an event they are read now and then. */
 const SERVICE_MS = 30_000;
@@ -77,12 +112,14 @@ const stream = new EventStream({
   onOpen: () => {
     screen.onOpen();
     serviceWatch.requestNow("service");
+    openCount.requestNow("count");
   },
   onEvent: (name, event) => {
     screen.onEvent(name, event);
-    if (name !== "alert") return;
-    if (!event.run_id) return serviceWatch.request("service");
-    announceAlerts(event.run_id).catch((error) => console.warn("an alert could not be announced", error));
+    if (name === "alert" && !event.run_id) serviceWatch.request("service");
+    if (name !== "alert_change") return;
+    openCount.request("count");
+    announceChange(event).catch((error) => console.warn("an alert could not be announced", error));
   },
   onState: ({ connected, lostAtMs }) => {
     connection.everConnected ||= connected;

@@ -13,6 +13,7 @@ const THINGS = {
 /** Why it dropped them, by the rest of the reason. */
 const CAUSES = {
   spool_full: "the disk budget of the trainer’s spool was used up, and the oldest had to go",
+  not_finite: "NaN or infinite",
   invalid: "not valid, so the trainer’s side refused to log it",
   rejected: "the server refused it for good",
   closed: "logged after the run had been finished",

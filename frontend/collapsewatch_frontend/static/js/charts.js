@@ -43,10 +43,14 @@ export class Chart {
   #gone = false;
   #watchers = [];
   #onError;
+  #onMark;
+  #listens = false;
 
-  constructor(host, { onError = () => {} } = {}) {
+  /** `onMark` gets the name of the sign or point that was clicked, where it has one. */
+  constructor(host, { onError = () => {}, onMark = () => {} } = {}) {
     this.#host = host;
     this.#onError = onError;
+    this.#onMark = onMark;
     const seen = new IntersectionObserver(
       ([entry]) => {
         this.#visible = entry.isIntersecting;
@@ -80,6 +84,17 @@ export class Chart {
   clear() {
     this.#build = null;
     if (this.#host.classList.contains("js-plotly-plot")) window.Plotly?.purge(this.#host);
+    this.#listens = false;
+  }
+
+  #listen() {
+    if (this.#listens) return;
+    this.#listens = true;
+    const tell = (name) => {
+      if (name !== undefined && name !== "") this.#onMark(name);
+    };
+    this.#host.on("plotly_clickannotation", ({ annotation }) => tell(annotation.name));
+    this.#host.on("plotly_click", ({ points }) => tell(points[0]?.id));
   }
 
   destroy() {
@@ -101,6 +116,7 @@ export class Chart {
         // Touch screens show the buttons all the time, and a narrow figure has no room for them.
         const config = { ...CONFIG, displayModeBar: compact ? false : "hover" };
         await library.react(this.#host, figure.data, figure.layout, config);
+        this.#listen();
       }
     } catch (error) {
       this.#queued = false;

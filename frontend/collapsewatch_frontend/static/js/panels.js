@@ -7,8 +7,9 @@ export const SCORED = "scored";
 export const BATCH = "batch";
 export const TRAINER = "trainer";
 
-const LOG10_500 = Math.log10(500);
-const LOG10_1000 = 3;
+/** Where the alarms of the first turns go off: their part of a run's error budget (docs/metrics.md section 5). */
+const LOG10_WARNING = Math.log10(500 / ((3 / 4) * (7 / 8)));
+const LOG10_CRITICAL = Math.log10(1000 / ((15 / 16) * (7 / 8)));
 
 /**
  * `metric` names the figure and its explanation; `lines` are what is drawn.
@@ -114,8 +115,8 @@ export const PANELS = [
     title: "Evidence of a drop",
     yRange: "from zero",
     references: [
-      { value: LOG10_500, name: "" },
-      { value: LOG10_1000, name: "alarms at 2.7 and 3" },
+      { value: LOG10_WARNING, name: "" },
+      { value: LOG10_CRITICAL, name: "alarms of first turns at 2.9 and 3.1" },
     ],
     legend: true,
     lines: [

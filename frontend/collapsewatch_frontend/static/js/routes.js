@@ -14,6 +14,11 @@ export function parseRoute(hash) {
     return { screen: "compare", runIds: [...new Set(runIds)] };
   }
   if (path === "/settings") return { screen: "settings" };
+  if (path === "/settings/channels") return { screen: "channels" };
+  if (path === "/alerts") return { screen: "alerts", filters: filtersOf(params) };
+  if (path === "/alerts/rules") return { screen: "rules", project: params.get("project") ?? "" };
+  const alert = /^\/alerts\/([1-9]\d{0,15})$/.exec(path);
+  if (alert !== null) return { screen: "alert", alertId: Number(alert[1]) };
   const match = /^\/runs\/([^/]+)$/.exec(path);
   if (match === null) return { screen: "unknown" };
   const runId = decodeOr(match[1]);
@@ -24,6 +29,19 @@ export function parseRoute(hash) {
     ghost: params.get("ghost") ?? "",
     earlier: params.get("earlier") ?? "",
   };
+}
+
+/** What the inbox shows: `status` and `severity` are one word each, empty for the usual choice. */
+function filtersOf(params) {
+  const [status, severity, project, run, rule, text] = [
+    "status",
+    "severity",
+    "project",
+    "run",
+    "rule",
+    "q",
+  ].map((name) => params.get(name) ?? "");
+  return { status, severity, project, run, rule, text };
 }
 
 function decodeOr(text) {
@@ -50,6 +68,15 @@ export function runHref(runId, { scope = "", ghost = "", earlier = "" } = {}) {
 }
 
 export const settingsHref = () => "#/settings";
+export const channelsHref = () => "#/settings/channels";
+export const rulesHref = ({ project = "" } = {}) => withQuery("/alerts/rules", { project });
+export const alertHref = (alertId) => `#/alerts/${alertId}`;
+
+/** `filters` as `parseRoute` answers them; what is absent is left out of the address. */
+export function alertsHref(filters = {}) {
+  const { text, ...others } = filters;
+  return withQuery("/alerts", { ...others, q: text });
+}
 
 /** Ids are comma-free by contract, so the list stays readable in the address bar. */
 export function compareHref(runIds) {

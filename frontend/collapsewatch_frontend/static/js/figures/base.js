@@ -114,14 +114,37 @@ export function resumeMarks(resumes, theme, { compact = false } = {}) {
   };
 }
 
-/** Alerts as vertical lines, with a small mark on top that tells the title on hover. */
+/** Which sign stands for a severity, so that it is told without colour. */
+const SIGNS = {
+  critical: { text: "◆", symbol: "diamond" },
+  warning: { text: "▲", symbol: "triangle-up" },
+  info: { text: "●", symbol: "circle" },
+};
+
+export const severitySign = (severity) => SIGNS[severity] ?? SIGNS.info;
+
+/** Opacity of an alert's line: what a later attempt replayed is history and stands back. */
+function presence(alert) {
+  if (alert.superseded === true) return 0.35;
+  return isOpen(alert) ? 0.9 : 0.5;
+}
+
+/** `Critical: title (step 41)`, as text that Plotly does not read as markup. */
+export function alertHover(alert) {
+  const where = `step ${formatStep(alert.opened_step)}${alert.superseded === true ? ", in an earlier attempt" : ""}`;
+  return plotlyText(`${severityInfo(alert.severity).name}: ${alert.title} (${where})`);
+}
+
+/**
+ * Alerts as vertical lines, with a sign on top that tells the title on hover. `name` of the sign is the id
+ * of its alert, by which a click finds it.
+ */
 export function alertMarks(alerts, theme) {
   const shapes = [];
   const annotations = [];
   for (const alert of alerts) {
     const colour = theme.severities[alert.severity] ?? theme.severities.info;
-    const open = isOpen(alert);
-    const where = `step ${formatStep(alert.opened_step)}${alert.superseded === true ? ", in an earlier attempt" : ""}`;
+    const faint = alert.superseded === true;
     shapes.push({
       type: "line",
       xref: "x",
@@ -130,19 +153,25 @@ export function alertMarks(alerts, theme) {
       x1: alert.opened_step,
       y0: 0,
       y1: 1,
-      line: { color: withAlpha(colour, open ? 0.9 : 0.5), width: 1.25, dash: open ? "solid" : "dot" },
+      line: {
+        color: withAlpha(colour, presence(alert)),
+        width: 1.25,
+        dash: isOpen(alert) ? "solid" : "dot",
+      },
     });
     annotations.push({
+      name: String(alert.alert_id),
       xref: "x",
       yref: "paper",
       x: alert.opened_step,
       y: 1,
       yanchor: "bottom",
-      yshift: -3,
-      text: alert.severity === "critical" ? "◆" : "▲",
-      font: { color: colour, size: theme.fontSize - 2 },
+      yshift: -6,
+      borderpad: 3,
+      text: severitySign(alert.severity).text,
+      font: { color: faint ? withAlpha(colour, 0.5) : colour, size: theme.fontSize - 1 },
       showarrow: false,
-      hovertext: plotlyText(`${severityInfo(alert.severity).name}: ${alert.title} (${where})`),
+      hovertext: alertHover(alert),
       captureevents: true,
     });
   }

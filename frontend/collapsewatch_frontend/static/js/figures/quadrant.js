@@ -5,6 +5,8 @@ import { FLOOR_THRESHOLDS, quadrantRange, quadrantRegions, regimeInfo } from "..
 import { axis, baseLayout, withAlpha } from "./base.js";
 import { placeLabels, textSize } from "./labels.js";
 import {
+  alertTraces,
+  alertsByStep,
   baselineMarks,
   baselineTrace,
   earlierTrail,
@@ -20,7 +22,8 @@ const DEFAULT_SIZE = { width: 680, height: 560 };
 export { hasPlace } from "./quadrant_traces.js";
 
 /**
- * One run's trajectory; `ghosts` are other runs drawn behind it, `earlier` what later attempts superseded.
+ * One run's trajectory; `ghosts` are other runs drawn behind it, `earlier` what later attempts superseded,
+ * `alerts` are marked at the step where they opened.
  *
  * @param {object} trajectory answer of the API: points, thresholds, baseline
  * @param {{name: string, points: object[], colour: string}[]} ghosts
@@ -31,11 +34,13 @@ export function quadrantFigure({
   theme,
   ghosts = [],
   earlier = [],
+  alerts = [],
   compact = false,
   revision,
   size = DEFAULT_SIZE,
 }) {
   const points = placedPoints(trajectory.points);
+  const opened = alertsByStep(alerts);
   const thresholds = trajectory.thresholds ?? FLOOR_THRESHOLDS;
   const all = [...points, ...[...ghosts, ...earlier].flatMap((other) => placedPoints(other.points))];
   const range = quadrantRange(all, thresholds, { compact });
@@ -48,9 +53,10 @@ export function quadrantFigure({
     data: [
       ...earlier.flatMap((attempt) => earlierTrail(points, attempt, theme)),
       ...ghosts.flatMap((ghost) => runTraces(placedPoints(ghost.points), ghost, theme)),
-      ...trajectoryTraces(points, theme, compact),
+      ...trajectoryTraces(points, theme, compact, opened),
+      ...alertTraces(points, opened, theme),
       ...baselineTrace(trajectory.baseline, theme),
-      ...points.slice(-1).map((point) => newestTrace(point, theme)),
+      ...points.slice(-1).map((point) => newestTrace(point, theme, opened)),
     ],
     layout: quadrantLayout({
       theme,

@@ -3,7 +3,8 @@
 import { formatInterval, formatNumber, formatStep, isNumber, plotlyText } from "../format.js";
 import { regimeInfo } from "../regimes.js";
 import { branchPoints, rollingMean } from "../series.js";
-import { withAlpha } from "./base.js";
+import { severityInfo } from "../alerts.js";
+import { alertHover, severitySign, withAlpha } from "./base.js";
 
 const TREND_WINDOW = 9;
 
@@ -37,7 +38,9 @@ export function baselineTrace(baseline, theme) {
   ];
 }
 
-export function trajectoryTraces(points, theme, compact) {
+const NO_ALERTS = new Map();
+
+export function trajectoryTraces(points, theme, compact, opened = NO_ALERTS) {
   if (points.length === 0) return [];
   return [
     pathTrace(points, theme),
@@ -46,7 +49,8 @@ export function trajectoryTraces(points, theme, compact) {
       mode: "markers",
       x: points.map((point) => point.diversity),
       y: points.map((point) => point.dependence),
-      customdata: points.map(hoverText),
+      ids: points.map((point) => nameOf(point, opened)),
+      customdata: points.map((point) => openedText(point, opened) + hoverText(point)),
       hovertemplate: "%{customdata}<extra></extra>",
       marker: {
         color: points.map((point) => point.step),
@@ -100,6 +104,51 @@ function pathTrace(points, theme) {
   };
 }
 
+/**
+ * The alerts that opened at each step, the gravest first. Those of a replayed step are left out: the point
+ * that stands there now is not the one that they were about.
+ */
+export function alertsByStep(alerts) {
+  const rank = (alert) => severityInfo(alert.severity).rank;
+  const found = new Map();
+  for (const alert of alerts.filter((each) => each.superseded !== true)) {
+    found.set(alert.opened_step, [...(found.get(alert.opened_step) ?? []), alert]);
+  }
+  for (const opened of found.values()) opened.sort((a, b) => rank(a) - rank(b));
+  return found;
+}
+
+/** The signs of alerts around the points where they opened; the points themselves tell of them. */
+export function alertTraces(points, opened, theme) {
+  const placed = points
+    .filter(({ step }) => opened.has(step))
+    .map((point) => ({ point, alert: opened.get(point.step)[0] }));
+  if (placed.length === 0) return [];
+  const colours = placed.map(({ alert }) => theme.severities[alert.severity] ?? theme.severities.info);
+  return [
+    {
+      type: "scatter",
+      mode: "markers",
+      x: placed.map(({ point }) => point.diversity),
+      y: placed.map(({ point }) => point.dependence),
+      hoverinfo: "skip",
+      marker: {
+        symbol: placed.map(({ alert }) => `${severitySign(alert.severity).symbol}-open`),
+        color: colours,
+        size: 15,
+        line: { color: colours, width: 2 },
+      },
+    },
+  ];
+}
+
+/** A point's name: the id of the alert that opened there, by which a click finds it; else one of its own. */
+const nameOf = ({ step }, opened) => String(opened.get(step)?.[0].alert_id ?? `step-${step}`);
+
+function openedText({ step }, opened) {
+  return (opened.get(step) ?? []).map((alert) => `<b>${alertHover(alert)}</b><br>`).join("");
+}
+
 /** The way that no later attempt went again: a dotted path and its steps as faint points. */
 export function earlierTrail(own, { number, points }, theme) {
   const path = branchPoints(own, placedPoints(points));
@@ -119,7 +168,7 @@ export function earlierTrail(own, { number, points }, theme) {
   ];
 }
 
-export function newestTrace(point, theme) {
+export function newestTrace(point, theme, opened = NO_ALERTS) {
   const colour = theme.regimes[regimeInfo(point.regime).colour];
   return {
     type: "scatter",
@@ -127,7 +176,8 @@ export function newestTrace(point, theme) {
     x: [point.diversity],
     y: [point.dependence],
     cliponaxis: false,
-    customdata: [hoverText(point)],
+    ids: [nameOf(point, opened)],
+    customdata: [openedText(point, opened) + hoverText(point)],
     hovertemplate: "%{customdata}<extra></extra>",
     marker: { size: 15, color: colour, line: { color: theme.surface, width: 2.5 } },
     error_x: errorBar(point.diversity, point.diversity_low, point.diversity_high, colour),

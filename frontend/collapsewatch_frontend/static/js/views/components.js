@@ -43,6 +43,11 @@ function stateBadge(info, data) {
 export const stateMark = (state) => stateBadge(runStateInfo(state), { testid: "run-state", state });
 export const workerMark = (state) => stateBadge(workerStateInfo(state), { testid: "worker-state", state });
 
+/** Where an alert stands; `info` may carry other words than the state's own. */
+export const alertMark = (info, state) => stateBadge(info, { testid: "alert-state", state });
+/** How a channel, or a message to one, stands. */
+export const channelMark = (info) => stateBadge(info, { testid: "channel-state" });
+
 /** Open alerts as counts per severity; nothing but a dash when there are none. */
 export function alertCounts(counts) {
   const shown = ["critical", "warning", "info"].filter((severity) => (counts?.[severity] ?? 0) > 0);

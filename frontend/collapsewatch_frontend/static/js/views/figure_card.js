@@ -2,6 +2,7 @@
 
 import { Chart } from "../charts.js";
 import { formatInterval, formatNumber, formatPercent, shortName } from "../format.js";
+import { alertHref } from "../routes.js";
 import { el, rerender, setText } from "./dom.js";
 import { infoButton } from "./components.js";
 import { onThemeChange } from "./theme.js";
@@ -39,7 +40,13 @@ export function figureCard({ id, title, info, size = "normal", level = "h3", has
     empty.hidden = text === "";
     plot.hidden = text !== "";
   };
-  const chart = new Chart(plot, { onError: (error) => say(`The figure cannot be drawn: ${error.message}.`) });
+  const chart = new Chart(plot, {
+    onError: (error) => say(`The figure cannot be drawn: ${error.message}.`),
+    // The signs of alerts, and points where one opened, carry its id; other points have other names.
+    onMark: (name) => {
+      if (/^\d+$/.test(name)) window.location.hash = alertHref(name);
+    },
+  });
   const stopTheme = onThemeChange(() => chart.redraw());
   return {
     root,
@@ -83,7 +90,8 @@ function showLegend(host, items) {
     items.map((item) => {
       const key = el("span", { class: `legend-key legend-${item.shape ?? "line"}`, "aria-hidden": "true" });
       key.style.color = `var(--${item.colourToken})`;
-      if (item.shape === "none") return el("span", { class: "legend-item", title: item.title, text: item.name });
+      if (item.shape === "none")
+        return el("span", { class: "legend-item", title: item.title, text: item.name });
       const text = shortName(item.name, LEGEND_LENGTH);
       const title = item.title ?? (text === item.name ? null : item.name);
       return el("span", { class: "legend-item", title }, key, el("span", { text }));

@@ -2,6 +2,7 @@
 
 import { alertWhenWords, isOpen, openAlerts, severityInfo, sortAlerts, splitLead } from "../alerts.js";
 import { formatValue, humanise, plural } from "../format.js";
+import { alertHref } from "../routes.js";
 import { prose, severityBadge } from "./components.js";
 import { el, KeyedList, rerender, setText } from "./dom.js";
 import { icon } from "./icons.js";
@@ -76,7 +77,11 @@ function showCalm(host, regime) {
 
 function createAlert(alert) {
   const when = el("p", { class: "alert-when" });
-  const title = el("strong", { class: "alert-title" });
+  const title = el("a", {
+    class: "alert-title",
+    href: alertHref(alert.alert_id),
+    title: "Evidence and history",
+  });
   const earlier = el("span", {
     class: "chip",
     hidden: true,

@@ -90,7 +90,7 @@ function updateQuadrant(card, { data, ghost }) {
       const ghosts = ghost === null ? [] : [{ ...ghost, colour: theme.series[3] }];
       const behind = { ghosts, earlier: data.earlier() };
       return whole
-        ? quadrantFigure({ ...shared, ...behind })
+        ? quadrantFigure({ ...shared, ...behind, alerts: data.shownAlerts() })
         : dependenceFigure({ ...shared, ...behind, alerts: data.shownAlerts(), resumes: data.resumes() });
     },
   });

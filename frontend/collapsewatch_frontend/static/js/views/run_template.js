@@ -14,7 +14,11 @@ export function templatePart({ metricsInfo }) {
   const phraseCard = el(
     "section",
     { class: "card", data: { testid: "shared-phrases" } },
-    el("header", { class: "figure-head" }, el("h3", { class: "figure-title", text: "Phrases shared across prompts" })),
+    el(
+      "header",
+      { class: "figure-head" },
+      el("h3", { class: "figure-title", text: "Phrases shared across prompts" }),
+    ),
     fact,
     phrases,
   );
@@ -43,7 +47,8 @@ export function templatePart({ metricsInfo }) {
   };
 }
 
-function phraseTable(evidence) {
+/** The phrases of the evidence as a table; nothing without evidence. */
+export function phraseTable(evidence) {
   if (evidence === null) return null;
   if (evidence.phrases.length === 0) return el("p", { text: phraseFact(evidence) });
   return el(

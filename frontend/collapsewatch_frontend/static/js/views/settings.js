@@ -4,6 +4,7 @@ import { getService } from "../api.js";
 import { openAlerts, urgentCount } from "../alerts.js";
 import { Refresher } from "../refresh.js";
 import { diskWords, serviceWords } from "../service.js";
+import { settingsTabs } from "./channels.js";
 import { notice } from "./components.js";
 import { el, rerender, setText } from "./dom.js";
 import { icon } from "./icons.js";
@@ -82,6 +83,7 @@ function buildPage() {
       ),
       el("div", { class: "settings-sum" }, words, disk),
     ),
+    settingsTabs("service"),
     problem,
     loading,
     body,

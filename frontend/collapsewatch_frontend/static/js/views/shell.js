@@ -1,9 +1,9 @@
 /** The frame of every screen: top bar, live mark, tab title, skip link. */
 
 import { documentTitle } from "../alerts.js";
-import { formatClock } from "../format.js";
+import { formatClock, formatStep } from "../format.js";
 import { liveState } from "../refresh.js";
-import { compareHref, runsHref, settingsHref } from "../routes.js";
+import { alertsHref, compareHref, runsHref, settingsHref } from "../routes.js";
 import { el, setAttribute, setText } from "./dom.js";
 import { icon, logo } from "./icons.js";
 import { serviceBanner } from "./service_banner.js";
@@ -12,10 +12,14 @@ import { currentTheme, onThemeChange, toggleTheme } from "./theme.js";
 const LINKS = [
   { screen: "runs", text: "Runs", href: runsHref() },
   { screen: "compare", text: "Compare", href: compareHref([]) },
+  { screen: "alerts", text: "Alerts", href: alertsHref() },
   { screen: "settings", text: "Settings", href: settingsHref() },
 ];
 
-/** Builds the top bar; `setConnection`, `setScreen`, `setServiceAlerts` and `setTitle` keep it true. */
+/** Screens that belong to another one's link. */
+const BELONGS = { run: "runs", alert: "alerts", rules: "alerts", channels: "settings" };
+
+/** Builds the top bar; `setConnection`, `setScreen`, `setNumOpen`, `setServiceAlerts` and `setTitle` keep it true. */
 export function createShell() {
   const live = el("span", { class: "live live-connecting", role: "status", data: { testid: "live-state" } });
   const liveText = el("span", { text: "connecting" });
@@ -23,6 +27,9 @@ export function createShell() {
     screen,
     node: el("a", { class: "nav-link", ...link }),
   }));
+  const numOpen = el("span", { class: "nav-count", hidden: true, data: { testid: "nav-count" } });
+  const alertsLink = links.find(({ screen }) => screen === "alerts").node;
+  alertsLink.append(numOpen);
   const banner = serviceBanner(document.getElementById("banner"));
   live.append(el("span", { class: "live-dot", "aria-hidden": "true" }), liveText);
   document.getElementById("topbar").append(
@@ -45,9 +52,15 @@ export function createShell() {
       live.className = `live live-${state.kind}`;
       setText(liveText, liveWords(state));
     },
+    /** Number of open alerts, beside the link to them. */
+    setNumOpen(count) {
+      numOpen.hidden = count === 0;
+      setAttribute(alertsLink, "aria-label", count === 0 ? null : `Alerts, ${formatStep(count)} open`);
+      setText(numOpen, count > 99 ? "99+" : String(count));
+    },
     /** Marks the link of the screen that is shown; a run belongs to the runs. */
     setScreen(screen) {
-      const shown = screen === "run" ? "runs" : screen;
+      const shown = BELONGS[screen] ?? screen;
       banner.setQuiet(screen === "settings");
       for (const link of links)
         setAttribute(link.node, "aria-current", link.screen === shown ? "page" : null);

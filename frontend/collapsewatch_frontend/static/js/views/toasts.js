@@ -2,7 +2,7 @@
 
 import { severityInfo, splitLead } from "../alerts.js";
 import { formatStep, isNumber } from "../format.js";
-import { runHref } from "../routes.js";
+import { alertHref, runHref } from "../routes.js";
 import { prose } from "./components.js";
 import { el } from "./dom.js";
 import { icon } from "./icons.js";
@@ -29,7 +29,11 @@ export function showToast(alert, { runId, runName, onScreen }) {
     el(
       "div",
       { class: "toast-body" },
-      el("p", { class: "toast-title" }, el("strong", { text: `${info.name}: ${alert.title}` })),
+      el(
+        "p",
+        { class: "toast-title" },
+        el("a", { href: alertHref(alert.alert_id), text: `${info.name}: ${alert.title}` }),
+      ),
       el("p", { class: "toast-message" }, prose(splitLead(alert.message).lead)),
       el(
         "p",
