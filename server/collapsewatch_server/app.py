@@ -41,8 +41,8 @@ from collapsewatch_server.routes import (
     worker,
 )
 from collapsewatch_server.routes.pages import mount_page, plotly_bundle
+from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.web.deps import Services, build_services
 from collapsewatch_server.web.security import SecurityMiddleware
 
 log = logging.getLogger(__name__)

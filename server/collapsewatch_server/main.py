@@ -17,8 +17,8 @@ from collapsewatch_server.launch.embedded import missing_module
 from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
 from collapsewatch_server.logs import configure_logging
 from collapsewatch_server.migrations import UnknownSchema
+from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.web.deps import Services, build_services
 
 serve_app = typer.Typer(name="serve", add_completion=False, pretty_exceptions_enable=False)
 keys_app = typer.Typer(

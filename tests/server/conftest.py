@@ -11,8 +11,8 @@ import pytest
 
 from collapsewatch_server.auth import Purpose
 from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
+from collapsewatch_server.services import build_services
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.web.deps import build_services
 from tests.server.live import LiveServer
 
 Starter = Callable[..., LiveServer]

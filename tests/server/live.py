@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from collapsewatch_server.launch.serving import PageServer
-from collapsewatch_server.web.deps import Services
+from collapsewatch_server.services import Services
 
 Json = dict[str, Any]
 

@@ -24,9 +24,9 @@ from collapsewatch_server.results import ownership
 from collapsewatch_server.results.folding import ScopeOfRun, refold
 from collapsewatch_server.results.late import fold_or_put_off
 from collapsewatch_server.retention import Retention
+from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import AlertRow, Batch, EvaluationRow, JobRow, MetricPoint, Run
-from collapsewatch_server.web.deps import Services, build_services
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

@@ -15,9 +15,9 @@ from collapsewatch_server.repositories import attempts, late_folds, metrics
 from collapsewatch_server.results.folding import fold_some
 from collapsewatch_server.results.late import LateFolds
 from collapsewatch_server.results.writer import Results
+from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import AlertRow, EvaluationRow, JobRow
-from collapsewatch_server.web.deps import Services, build_services
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

@@ -16,9 +16,9 @@ from collapsewatch_server.repositories.metrics import Point, series
 from collapsewatch_server.results import ownership
 from collapsewatch_server.results.folding import ScopeOfRun, refold
 from collapsewatch_server.results.late import fold_or_put_off
+from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import AlertRow, EvaluationRow, JobRow, LateFold, MetricPoint
-from collapsewatch_server.web.deps import Services, build_services
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

@@ -19,6 +19,7 @@ from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.repositories import late_folds
 from collapsewatch_server.results.late import LateFolds
 from collapsewatch_server.results.writer import Results
+from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import (
     AlertRow,
@@ -30,7 +31,6 @@ from collapsewatch_server.tables import (
     JobRow,
     MetricPoint,
 )
-from collapsewatch_server.web.deps import Services, build_services
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

@@ -12,9 +12,9 @@ from collapsewatch_server.db import now
 from collapsewatch_server.repositories import events
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.retention import Retention
+from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import EventRow
-from collapsewatch_server.web.deps import Services, build_services
 from tests.server.live import LiveServer
 from tests.server.test_stream import Listener
 

@@ -11,7 +11,7 @@ import uvicorn
 from collapsewatch_server.app import create_app
 from collapsewatch_server.auth import Purpose
 from collapsewatch_server.launch.embedded import EmbeddedWorker, worker_environment
-from collapsewatch_server.web.deps import Services
+from collapsewatch_server.services import Services
 
 _BACKLOG = 2048
 _GRACE_SECONDS = 3

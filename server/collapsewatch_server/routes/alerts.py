@@ -9,9 +9,9 @@ from collapsewatch_server.alerts.lifecycle import ActionKind
 from collapsewatch_server.reading import alert_views
 from collapsewatch_server.reading.alert_views import BulkHandling, Handling, Snoozing
 from collapsewatch_server.repositories.alert_inbox import Filters
+from collapsewatch_server.services import Services
 from collapsewatch_server.web.deps import (
     READ_ERRORS,
-    Services,
     ServicesDep,
     data_of,
     errors,

@@ -14,7 +14,8 @@ from collapsewatch_server.db import answer_by
 from collapsewatch_server.migrations import newest_revision
 from collapsewatch_server.reading.views import Check, Health, Readiness
 from collapsewatch_server.repositories import schema
-from collapsewatch_server.web.deps import Services, ServicesDep
+from collapsewatch_server.services import Services
+from collapsewatch_server.web.deps import ServicesDep
 
 router = APIRouter(tags=["health"])
 

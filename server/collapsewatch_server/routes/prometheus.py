@@ -8,7 +8,8 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from collapsewatch_server.reading.exposition import ServiceCollector
-from collapsewatch_server.web.deps import Services, ServicesDep
+from collapsewatch_server.services import Services
+from collapsewatch_server.web.deps import ServicesDep
 
 router = APIRouter(tags=["health"])
 

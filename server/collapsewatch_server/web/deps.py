@@ -1,4 +1,4 @@
-"""What the routes share: the services of the process, who calls, and checked bodies and parameters."""
+"""What the routes share: who calls, and checked bodies and parameters."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -9,197 +9,15 @@ from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
 
-from collapsewatch.blobs import BlobStore, open_blob_store
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
-from collapsewatch_server.alerting.desk import AlertDesk
-from collapsewatch_server.alerting.rules import RuleBook
-from collapsewatch_server.alerts.watch import Limits
-from collapsewatch_server.auth import Caller, Keyring, Purpose
-from collapsewatch_server.db import Database
+from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.errors import CrossSite, ErrorBody, TooBusy
-from collapsewatch_server.events import EventHub, RedisBell
-from collapsewatch_server.inbox.standing import Standing
-from collapsewatch_server.ingest.batches import BatchIntake
-from collapsewatch_server.ingest.runs import RunIntake
-from collapsewatch_server.ingest.scalars import ScalarIntake
-from collapsewatch_server.liveness.earshot import Earshot
-from collapsewatch_server.liveness.heartbeats import Heartbeats
-from collapsewatch_server.liveness.watch import Watch
-from collapsewatch_server.meters import Meters
-from collapsewatch_server.migrations import upgrade
-from collapsewatch_server.notify.desk import ChannelDesk
-from collapsewatch_server.notify.guard import OutgoingGuard
-from collapsewatch_server.notify.notifier import Notifier
-from collapsewatch_server.notify.sending import Sender
-from collapsewatch_server.notify.vault import Vault
-from collapsewatch_server.queue.admission import Admission
-from collapsewatch_server.queue.feed import Feed, open_feed
-from collapsewatch_server.queue.leases import JobQueue
-from collapsewatch_server.reading.alerts import AlertReading
-from collapsewatch_server.reading.answers import Reading
-from collapsewatch_server.reading.service import ServiceReading
-from collapsewatch_server.repeating import Repeated
-from collapsewatch_server.results.writer import Results
-from collapsewatch_server.retention import SECONDS_BETWEEN_LOOKS, Retention
-from collapsewatch_server.settings import ServerSettings
+from collapsewatch_server.services import Services
 from collapsewatch_server.tables import Run
 from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, TINY_BODY_BYTES, read_model
-from collapsewatch_server.web.gate import IntakeGate, Place, beat_gate, work_gate
+from collapsewatch_server.web.gate import Place
 
 Model = TypeVar("Model", bound=BaseModel)
-
-_BUSY_SECONDS = 15.0
-
-
-@dataclass(frozen=True)
-class Services:
-    """Everything a request may need; one of each in a process."""
-
-    settings: ServerSettings
-    gate: IntakeGate
-    """For what brings data."""
-    beats: IntakeGate
-    """For signs of life."""
-    work: IntakeGate
-    """For what workers ask and bring."""
-    database: Database
-    blobs: BlobStore
-    feed: Feed
-    hub: EventHub
-    claims: EventHub
-    """Wakes the claims that wait for a job."""
-    bell: RedisBell | None
-    keyring: Keyring
-    runs: RunIntake
-    batches: BatchIntake
-    scalars: ScalarIntake
-    queue: JobQueue
-    results: Results
-    reading: Reading
-    heartbeats: Heartbeats
-    standing: Standing
-    watch: Watch
-    service: ServiceReading
-    alerts: AlertReading
-    desk: AlertDesk
-    rules: RuleBook
-    channels: ChannelDesk
-    notifier: Notifier
-    meters: Meters
-    repeated: tuple[Repeated, ...]
-    """What runs beside the requests."""
-
-    def prepare(self) -> None:
-        """Brings the database up to date and lets the operator's own worker key in."""
-        upgrade(self.database.engine)
-        if self.settings.worker_key is not None:
-            key = self.settings.worker_key.get_secret_value()
-            self.keyring.admit(key, Purpose.worker, project=None, label="from the environment")
-
-    def open_hubs(self) -> None:
-        """Binds what waits in this process to the running event loop."""
-        self.hub.open()
-        self.claims.open()
-
-    def close_hubs(self) -> None:
-        """Ends the open streams and the waiting claims; may be called from a signal handler."""
-        self.hub.close()
-        self.claims.close()
-
-    def close(self) -> None:
-        """Gives all connections back."""
-        self.notifier.close()
-        if self.bell is not None:
-            self.bell.close()
-        self.feed.close()
-        self.database.close()
-
-
-def build_services(settings: ServerSettings) -> Services:
-    """The services for these settings; nothing is opened yet."""
-    database = Database(settings.effective_database_url)
-    blobs = open_blob_store(settings.effective_blob_url)
-    redis_url = settings.effective_redis_url
-    hub, claims = EventHub(), EventHub()
-    feed = open_feed(redis_url, claims.ring)
-    bell = RedisBell(redis_url, hub) if redis_url else None
-    ring = bell.ring if bell else hub.ring
-    limits = _limits(settings)
-    # Looks that come a little late are no break: a busy machine is not a deaf one.
-    earshot = Earshot(max(3 * settings.watch_seconds, _BUSY_SECONDS))
-    admission = Admission(settings.max_waiting_batches, settings.max_deferred_batches)
-    queue = JobQueue(
-        database,
-        feed,
-        ring,
-        admission,
-        Earshot(max(3 * settings.reconcile_seconds, settings.lease_seconds / 2)),
-        lease_seconds=settings.lease_seconds,
-        max_starts=settings.max_starts,
-        shard_wait_seconds=settings.shard_wait_seconds,
-    )
-    watch = Watch(database, ring, earshot, limits)
-    results = Results(database, ring)
-    channels, notifier = _channels(settings, database)
-    desk = AlertDesk(database, ring)
-    return Services(
-        settings=settings,
-        gate=IntakeGate(max_bytes=settings.max_intake_bytes, max_requests=settings.max_intake_requests),
-        beats=beat_gate(),
-        work=work_gate(settings.max_intake_bytes),
-        database=database,
-        blobs=blobs,
-        feed=feed,
-        hub=hub,
-        claims=claims,
-        bell=bell,
-        keyring=Keyring(database),
-        runs=RunIntake(database, ring),
-        batches=BatchIntake(database, blobs, feed, ring, admission),
-        scalars=ScalarIntake(database, ring),
-        queue=queue,
-        results=results,
-        reading=Reading(database),
-        heartbeats=Heartbeats(database, earshot, fresh_seconds=min(5.0, settings.stall_seconds / 10)),
-        standing=Standing(database),
-        watch=watch,
-        service=ServiceReading(database, settings.effective_blob_url, limits),
-        alerts=AlertReading(database),
-        desk=desk,
-        rules=RuleBook(database, ring),
-        channels=channels,
-        notifier=notifier,
-        meters=Meters(),
-        repeated=(
-            Repeated("reconciler", queue.reconcile, settings.reconcile_seconds),
-            Repeated("watch", watch.look, settings.watch_seconds),
-            Repeated("snoozes", desk.look, settings.watch_seconds),
-            Repeated("late folds", results.late.look, settings.reconcile_seconds),
-            Repeated("retention", Retention(database).look, SECONDS_BETWEEN_LOOKS),
-            Repeated("notifier", notifier.look, settings.notify_seconds),
-        ),
-    )
-
-
-def _channels(settings: ServerSettings, database: Database) -> tuple[ChannelDesk, Notifier]:
-    guard = OutgoingGuard(allow_private=settings.allow_private_channels, hosts=settings.channel_hosts)
-    key = settings.secret_key.get_secret_value() if settings.secret_key is not None else None
-    vault = Vault(settings.home, key)
-    sender = Sender(guard, vault)
-    return (
-        ChannelDesk(database, guard, vault, sender),
-        Notifier(database, sender, public_url=settings.public_url),
-    )
-
-
-def _limits(settings: ServerSettings) -> Limits:
-    return Limits(
-        stall_seconds=settings.stall_seconds,
-        crash_seconds=settings.crash_seconds,
-        worker_seconds=settings.worker_seconds,
-        lag_seconds=settings.lag_seconds,
-        quiet_seconds=settings.quiet_seconds,
-    )
 
 
 async def services_of(request: Request) -> Services:
