@@ -340,6 +340,7 @@ class AlertRow(Base):
             "ix_alerts_dropped",
             "run_pk",
             "id",
+            "opened_step",
             sqlite_where=text("rule = 'data_dropped'"),
             postgresql_where=text("rule = 'data_dropped'"),
         ),
