@@ -341,6 +341,7 @@ class AlertRow(Base):
             "run_pk",
             "id",
             "opened_step",
+            "rule",
             sqlite_where=text("rule = 'data_dropped'"),
             postgresql_where=text("rule = 'data_dropped'"),
         ),

@@ -191,7 +191,7 @@ def derived(services: Services) -> list[list[tuple[Any, ...]]]:
     points = select(*place, MetricPoint.attempt_pk, MetricPoint.value, MetricPoint.superseded)
     alert = (AlertRow.run_pk, AlertRow.attempt_pk, AlertRow.rule, AlertRow.opened_step)
     alerts = select(*alert, AlertRow.resolved_step, AlertRow.superseded).where(
-        AlertRow.opened_step.is_not(None)
+        AlertRow.opened_step.is_not(None), ~AlertRow.withdrawn
     )
     queries = (folds, points.order_by(*place, MetricPoint.attempt_pk), alerts.order_by(*alert))
     with services.database.read_session() as session:

@@ -9,6 +9,7 @@ from sqlalchemy import delete, func, select, text
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import RunStart
 from collapsewatch.contracts.scoring import ScoringResult
+from collapsewatch_server.alert_tables import AlertAction, AlertChange, AlertThread
 from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.repositories import attempts
@@ -67,7 +68,8 @@ def derived(services: Services) -> tuple[list[Any], dict[str, list[Point]], list
         columns_of_fold = (*columns, EvaluationRow.fold_output, EvaluationRow.alert_moves)
         folds = session.execute(select(*columns_of_fold).order_by(EvaluationRow.id)).all()
         told = select(AlertRow.attempt_pk, AlertRow.rule, AlertRow.opened_step, AlertRow.superseded)
-        alerts = session.execute(told.order_by(AlertRow.rule, AlertRow.opened_step)).all()
+        told = told.where(~AlertRow.withdrawn).order_by(AlertRow.rule, AlertRow.opened_step)
+        alerts = session.execute(told).all()
         return [tuple(row) for row in folds], series(session, 1, SCOPE, [], 0), [tuple(row) for row in alerts]
 
 
@@ -76,7 +78,8 @@ def fold_all(services: Services) -> None:
     with services.database.write_session() as session:
         lineages: Lineages = attempts.of_run(session, 1)
         target = ScopeOfRun(1, "r", "p", SCOPE, lineages)
-        session.execute(delete(AlertRow))
+        for table in (AlertChange, AlertAction, AlertThread, AlertRow):
+            session.execute(delete(table))
         refold(session, target, {one.pk: 0 for one in lineages.attempts}, alerts_changed=True)
 
 

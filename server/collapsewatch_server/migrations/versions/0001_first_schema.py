@@ -223,7 +223,7 @@ def _create_what_hangs_on_runs() -> None:
     op.create_index(
         "ix_alerts_dropped",
         "alerts",
-        ["run_pk", "id", "opened_step"],
+        ["run_pk", "id", "opened_step", "rule"],
         unique=False,
         sqlite_where=sa.text("rule = 'data_dropped'"),
         postgresql_where=sa.text("rule = 'data_dropped'"),
