@@ -10,10 +10,14 @@ import httpx
 import pytest
 
 from collapsewatch_server.auth import Purpose
+from collapsewatch_server.db import Database
 from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
+from collapsewatch_server.migrations import upgrade
 from collapsewatch_server.services import build_services
 from collapsewatch_server.settings import ServerSettings
 from tests.server.live import LiveServer
+from tests.server.notifying import House
+from tests.server.receivers import HttpReceiver, http_receiver
 
 Starter = Callable[..., LiveServer]
 
@@ -66,3 +70,21 @@ def _starter(settings: Callable[..., dict[str, Any]]) -> Iterator[Starter]:
         live.server.handle_exit(15, None)
         thread.join(15)
         assert not thread.is_alive()
+
+
+@pytest.fixture
+def house(deployment: Any) -> Iterator[House]:
+    settings = ServerSettings(**deployment.settings())
+    database = Database(settings.effective_database_url)
+    upgrade(database.engine)
+    house = House(database, settings.home)
+    yield house
+    for notifier in house.notifiers:
+        notifier.close()
+    database.close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[HttpReceiver]:
+    with http_receiver() as one:
+        yield one

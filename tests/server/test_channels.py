@@ -1,7 +1,6 @@
 """Channels over the API: made, changed, tried and removed, and never saying what they were told to keep."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ from tests.server.test_liveness import QUICK, service_alerts
 
 SECRET = "sixteen letters or more"
 PATH = "/hook/path-token"
-
-
-@pytest.fixture
-def receiver() -> Iterator[HttpReceiver]:
-    with http_receiver() as one:
-        yield one
 
 
 @pytest.fixture
