@@ -81,6 +81,8 @@ export const getTrajectory = (runId, { scope, sinceStep, attempt }) =>
 /** A page of the inbox; `filters` are the query of the address, several states and severities allowed. */
 export const getInbox = (filters) => call(`/alerts${query(filters)}`);
 export const getAlert = (alertId) => call(`/alerts/${encodeURIComponent(alertId)}`);
+/** What the model wrote at the alert's step and at baseline; reads whole batches, so only on demand. */
+export const getAlertTraces = (alertId) => call(`/alerts/${encodeURIComponent(alertId)}/traces`);
 /** `kind`: acknowledge, snooze, resolve or reopen; `body`: `{by, note, seconds?}`. */
 export const handleAlert = (alertId, kind, body) =>
   send("POST", `/alerts/${encodeURIComponent(alertId)}/${kind}`, body);

@@ -14,6 +14,7 @@ import { notFound } from "./not_found.js";
 import { evidencePart } from "./alert_evidence.js";
 import { figuresPart } from "./alert_figures.js";
 import { historyPart } from "./alert_history.js";
+import { tracesPart } from "./alert_traces.js";
 import { wordsPart } from "./alert_words.js";
 
 const TICK_MS = 5_000;
@@ -79,7 +80,13 @@ async function deliveriesOf(detail) {
 
 function buildPage({ metricsInfo, reload }) {
   const head = headPart({ reload });
-  const parts = [wordsPart({ metricsInfo }), figuresPart({ metricsInfo }), evidencePart(), historyPart()];
+  const parts = [
+    wordsPart({ metricsInfo }),
+    figuresPart({ metricsInfo }),
+    evidencePart(),
+    tracesPart(),
+    historyPart(),
+  ];
   const problem = el("div");
   const loading = el("p", { class: "loading", text: "Loading…" });
   const body = el(
@@ -128,7 +135,7 @@ function headPart({ reload }) {
     said,
   );
   const showState = (detail) => {
-    const words = standingWords(withLast(detail), Date.now());
+    const words = standingWords(detail, Date.now());
     rerender(state, `${detail.state} ${words}`, () => [
       alertMark({ ...alertStateInfo(detail.state), name: words }, detail.state),
     ]);
@@ -160,9 +167,6 @@ function headPart({ reload }) {
     },
   };
 }
-
-/** The newest action tells who it was, as in the inbox. */
-const withLast = (detail) => ({ ...detail, last_action: detail.actions[detail.actions.length - 1] ?? null });
 
 const factsOf = (detail) => [
   detail.run_id,
