@@ -26,6 +26,7 @@ from collapsewatch_server.notify.vault import Vault
 from collapsewatch_server.queue.admission import Admission
 from collapsewatch_server.queue.feed import Feed, open_feed
 from collapsewatch_server.queue.leases import JobQueue
+from collapsewatch_server.reading.alert_traces import AlertTraceReading
 from collapsewatch_server.reading.alerts import AlertReading
 from collapsewatch_server.reading.answers import Reading
 from collapsewatch_server.reading.service import ServiceReading
@@ -68,6 +69,7 @@ class Services:
     watch: Watch
     service: ServiceReading
     alerts: AlertReading
+    alert_traces: AlertTraceReading
     desk: AlertDesk
     rules: RuleBook
     channels: ChannelDesk
@@ -152,6 +154,7 @@ def build_services(settings: ServerSettings) -> Services:
         watch=watch,
         service=ServiceReading(database, settings.effective_blob_url, limits),
         alerts=AlertReading(database),
+        alert_traces=AlertTraceReading(database, blobs),
         desk=desk,
         rules=RuleBook(database, ring),
         channels=channels,

@@ -2,6 +2,14 @@
 
 from typing import Any
 
+_ACTION: dict[str, Any] = {
+    "kind": "acknowledge",
+    "severity": "critical",
+    "at": "2026-01-31T12:36:12.518Z",
+    "by": "Ada",
+    "note": "",
+    "until": None,
+}
 _ITEM: dict[str, Any] = {
     "alert_id": 12,
     "thread_id": 7,
@@ -19,6 +27,7 @@ _ITEM: dict[str, Any] = {
     "opened_at": "2026-01-31T12:33:40.004Z",
     "changed_at": "2026-01-31T12:36:12.518Z",
     "num_alerts": 2,
+    "last_action": _ACTION,
     "title": "Input dependence fell to about chance",
     "message": "Input dependence fell: retrieval accuracy 0.17 (chance 0.125), was 0.67 at baseline.",
 }
@@ -37,6 +46,18 @@ _ALERT: dict[str, Any] = {
     "title": "Input dependence fell to about chance",
     "message": "Input dependence fell: retrieval accuracy 0.17 (chance 0.125), was 0.67 at baseline.",
     "evidence": {"skill": 0.05, "baseline_skill": 0.62},
+}
+_TRACE: dict[str, Any] = {
+    "group_id": "room-1",
+    "step": 97,
+    "attempt_id": "default",
+    "turn": 0,
+    "reward": 0.0,
+    "success": False,
+    "prompt": "ed door. Where is the key?\n<think>",
+    "prompt_left_out": 212,
+    "response": "Let me think step by step about the task.</think>look",
+    "response_left_out": 0,
 }
 _RULE: dict[str, Any] = {
     "name": "Reward is gone",
@@ -91,16 +112,7 @@ ALERT_EXAMPLES: dict[str, Any] = {
     "AlertDetail": {
         **_ITEM,
         "alerts": [_ALERT],
-        "actions": [
-            {
-                "kind": "acknowledge",
-                "severity": "critical",
-                "at": "2026-01-31T12:36:12.518Z",
-                "by": "Ada",
-                "note": "",
-                "until": None,
-            }
-        ],
+        "actions": [_ACTION],
         "changes": [
             {
                 "change_id": 41,
@@ -151,6 +163,27 @@ ALERT_EXAMPLES: dict[str, Any] = {
             },
         },
     },
+    "AlertTraces": {
+        "step": 97,
+        "baseline_step": 20,
+        "prompts": [
+            {
+                "group_ids": ["room-1"],
+                "preview": "Where is the key?",
+                "traces": [_TRACE],
+                "baseline": {
+                    **_TRACE,
+                    "step": 20,
+                    "reward": 1.0,
+                    "success": True,
+                    "response": "The drawer was shut, so the key is still in it.</think>open drawer",
+                },
+                "is_same_prompt": True,
+            }
+        ],
+        "reason": None,
+        "baseline_reason": None,
+    },
     "RuleList": {"rules": [_RULE_VIEW]},
     "RuleView": _RULE_VIEW,
     "RulePreview": {
@@ -183,7 +216,7 @@ ALERT_EXAMPLES: dict[str, Any] = {
                 "scope": "each",
                 "severities": ["info", "warning", "critical"],
                 "false_alarms": [
-                    {"severity": "warning", "scope": "first_turn", "alpha": 0.0005, "share": 0.25}
+                    {"severity": "warning", "scope": "first_turn", "alpha": 0.0013125, "share": 0.65625}
                 ],
                 "settings": [_SETTING],
             }

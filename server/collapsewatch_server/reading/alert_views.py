@@ -15,6 +15,19 @@ Ended = Literal["rule", "hand", "superseded", "withdrawn", "switched_off"]
 Change = Literal["opened", "escalated", "acknowledged", "snoozed", "snooze_ended", "reopened", "resolved"]
 
 
+class ActionView(View):
+    """Something that a person did."""
+
+    kind: Literal["acknowledge", "snooze", "resolve", "reopen"]
+    severity: Severity
+    """What the item's severity was then: a graver alert that came later is open in spite of it."""
+    at: Iso
+    by: str
+    note: str
+    until: Iso | None
+    """End of the snooze."""
+
+
 class InboxItem(View):
     """One item of the inbox: an alert, and the graver ones that took its place one after another."""
 
@@ -44,6 +57,8 @@ class InboxItem(View):
     """When it last changed."""
     num_alerts: int
     """1 more than the times that it grew graver."""
+    last_action: ActionView | None
+    """What a person did last; none as long as nobody did anything."""
     title: str
     message: str
 
@@ -66,19 +81,6 @@ class Inbox(View):
     counts: StateCounts
     rules: list[str]
     """Every rule that has an item, for the filter."""
-
-
-class ActionView(View):
-    """Something that a person did."""
-
-    kind: Literal["acknowledge", "snooze", "resolve", "reopen"]
-    severity: Severity
-    """What the item's severity was then: a graver alert that came later is open in spite of it."""
-    at: Iso
-    by: str
-    note: str
-    until: Iso | None
-    """End of the snooze."""
 
 
 class ChangeView(View):

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE, TRAINER_SCOPE
 from collapsewatch.contracts.scoring import PromptRetrieval, ScopeEvaluation, ScorerLabel
+from collapsewatch_server.alert_tables import AlertAction
 from collapsewatch_server.alerts.catalogue import DETECTORS
 from collapsewatch_server.alerts.custom import OWN_PREFIX
 from collapsewatch_server.db import Database
@@ -69,7 +70,7 @@ class AlertReading:
             rows = alert_threads.alerts_of(session, [pk])[pk]
             actions = alert_threads.actions_of(session, [pk])[pk]
             changes = alert_threads.changes_of(session, pk)
-            names = _attempt_names(session, found[0].thread.run_pk)
+            names = attempt_names(session, found[0].thread.run_pk)
             evidence = _evidence(session, found[0], names)
         return alert_views.AlertDetail.model_validate(
             {
@@ -77,14 +78,7 @@ class AlertReading:
                 "alerts": [
                     alert_view(row, names.get(row.attempt_pk or 0)) for row in rows if not row.withdrawn
                 ],
-                "actions": [
-                    {
-                        **{name: getattr(row, name) for name in ("kind", "severity", "by", "note")},
-                        "at": iso(row.at),
-                        "until": None if row.until is None else iso(row.until),
-                    }
-                    for row in actions
-                ],
+                "actions": [_action(row) for row in actions],
                 "changes": [
                     {
                         **{name: getattr(row, name) for name in ("change", "alert_id", "severity", "by")},
@@ -144,15 +138,21 @@ def _driving(
 
 
 def _items(session: Session, found: Sequence[Item]) -> list[InboxItem]:
-    spans = alert_inbox.spans(session, [one.thread.id for one in found])
+    pks = [one.thread.id for one in found]
+    spans = alert_inbox.spans(session, pks)
+    actions = alert_threads.last_actions(session, pks)
     # A late step can make two items one; of the other nothing is left but that it was.
     return [
-        _item(one, spans.get(one.thread.id, Span(0, one.alert.opened_at, one.alert.opened_at)))
+        _item(
+            one,
+            spans.get(one.thread.id, Span(0, one.alert.opened_at, one.alert.opened_at)),
+            actions.get(one.thread.id),
+        )
         for one in found
     ]
 
 
-def _item(one: Item, span: Span) -> InboxItem:
+def _item(one: Item, span: Span, action: AlertAction | None) -> InboxItem:
     thread, alert = one.thread, one.alert
     return InboxItem.model_validate(
         {
@@ -168,6 +168,7 @@ def _item(one: Item, span: Span) -> InboxItem:
             "opened_at": iso(span.opened_at),
             "changed_at": iso(span.changed_at),
             "num_alerts": span.num_alerts,
+            "last_action": None if action is None else _action(action),
             **{
                 name: getattr(alert, name)
                 for name in ("rule", "scope", "opened_step", "resolved_step", "title", "message")
@@ -176,7 +177,16 @@ def _item(one: Item, span: Span) -> InboxItem:
     )
 
 
-def _attempt_names(session: Session, run_pk: int | None) -> dict[int, str]:
+def _action(row: AlertAction) -> dict[str, Any]:
+    return {
+        **{name: getattr(row, name) for name in ("kind", "severity", "by", "note")},
+        "at": iso(row.at),
+        "until": None if row.until is None else iso(row.until),
+    }
+
+
+def attempt_names(session: Session, run_pk: int | None) -> dict[int, str]:
+    """Ids of the run's attempts by row id."""
     if run_pk is None:
         return {}
     return {attempt.pk: attempt.attempt_id for attempt in attempts.of_run(session, run_pk).attempts}
@@ -186,14 +196,35 @@ def _evidence(session: Session, item: Item, names: Mapping[int, str]) -> AlertEv
     alert, run_pk = item.alert, item.thread.run_pk
     if alert.opened_step is None or run_pk is None:
         return AlertEvidence(step=None, series=[], prompts=[], template_evidence=None, scorer=None, link=None)
-    attempt_pk = alert.attempt_pk if alert.superseded else None
-    # What has no scores of its own is shown beside the first turns of the same step.
-    scope = FIRST_TURN_SCOPE if alert.scope in (BATCH_SCOPE, TRAINER_SCOPE) else alert.scope
-    row = evaluations.of_step(session, run_pk, scope, alert.opened_step, attempt_pk)
     return AlertEvidence(
         step=alert.opened_step,
-        series=list(_series(session, run_pk, alert, attempt_pk)),
-        **_of_step(session, item, row, names),
+        series=list(_series(session, run_pk, alert, _own_attempt(alert))),
+        **_of_step(session, item, evaluation_of(session, item), names),
+    )
+
+
+def _own_attempt(alert: AlertRow) -> int | None:
+    """The attempt whose rows are shown, when a later one replayed the alert's step."""
+    return alert.attempt_pk if alert.superseded else None
+
+
+def evaluation_of(session: Session, item: Item) -> EvaluationRow | None:
+    """The evaluation of the alert's step; none for an alert without a step, or without scores at it."""
+    alert, run_pk = item.alert, item.thread.run_pk
+    if alert.opened_step is None or run_pk is None:
+        return None
+    # What has no scores of its own is shown beside the first turns of the same step.
+    scope = FIRST_TURN_SCOPE if alert.scope in (BATCH_SCOPE, TRAINER_SCOPE) else alert.scope
+    return evaluations.of_step(session, run_pk, scope, alert.opened_step, _own_attempt(alert))
+
+
+def prompts_of(session: Session, item: Item, row: EvaluationRow) -> list[DrivingPrompt]:
+    """The prompts of the alert's evaluation that drove it."""
+    evidence = item.alert.evidence
+    return driving_prompts(
+        ScopeEvaluation.model_validate(row.result).prompts,
+        _baseline_accuracies(session, row, evidence),
+        evidence.get("baseline_retrieval_accuracy"),
     )
 
 
@@ -204,13 +235,8 @@ def _of_step(
         return {"prompts": [], "template_evidence": None, "scorer": None, "link": None}
     assert item.run_id is not None
     result, batch = batches.result_of(session, row.batch_pk)
-    evidence = item.alert.evidence
     return {
-        "prompts": driving_prompts(
-            ScopeEvaluation.model_validate(row.result).prompts,
-            _baseline_accuracies(session, row, evidence),
-            evidence.get("baseline_retrieval_accuracy"),
-        ),
+        "prompts": prompts_of(session, item, row),
         "template_evidence": result.template_evidence,
         "scorer": ScorerLabel.model_validate(row.scorer),
         "link": alert_views.StepLink(
@@ -223,18 +249,24 @@ def _of_step(
     }
 
 
+def baseline_steps(row: EvaluationRow, evidence: Mapping[str, Any]) -> tuple[int, int] | None:
+    """First and last step of the baseline that the alert was held against; none without a baseline."""
+    baseline = (row.fold_output or {}).get("baseline") or {}
+    first = evidence.get("baseline_first_step", baseline.get("first_step"))
+    last = evidence.get("baseline_last_step", baseline.get("last_step"))
+    return None if first is None or last is None else (first, last)
+
+
 def _baseline_accuracies(
     session: Session, row: EvaluationRow, evidence: Mapping[str, Any]
 ) -> dict[str, float]:
     """Mean accuracy by group over the evaluations of the baseline; empty without a baseline."""
-    baseline = (row.fold_output or {}).get("baseline") or {}
-    first = evidence.get("baseline_first_step", baseline.get("first_step"))
-    last = evidence.get("baseline_last_step", baseline.get("last_step"))
-    if first is None or last is None:
+    steps = baseline_steps(row, evidence)
+    if steps is None:
         return {}
     seen: dict[str, list[float]] = {}
     for prompts in alert_inbox.prompts_of_baseline(
-        session, row.run_pk, row.scope, first, last, _NUM_BASELINE_EVALUATIONS
+        session, row.run_pk, row.scope, *steps, _NUM_BASELINE_EVALUATIONS
     ):
         for prompt in prompts:
             for group in prompt["group_ids"] if prompt["num_rows"] > 0 else ():

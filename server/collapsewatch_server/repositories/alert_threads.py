@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.alert_tables import AlertAction, AlertChange, AlertThread
@@ -76,6 +76,17 @@ def actions_of(session: Session, thread_pks: Iterable[int]) -> dict[int, list[Al
     for row in session.scalars(statement.order_by(AlertAction.id)):
         found[row.thread_pk].append(row)
     return found
+
+
+def last_actions(session: Session, thread_pks: Iterable[int]) -> dict[int, AlertAction]:
+    """What a person did last, by thread; threads that nobody has touched are left out."""
+    newest = (
+        select(func.max(AlertAction.id))
+        .where(AlertAction.thread_pk.in_(list(thread_pks)))
+        .group_by(AlertAction.thread_pk)
+    )
+    rows = session.scalars(select(AlertAction).where(AlertAction.id.in_(newest)))
+    return {row.thread_pk: row for row in rows}
 
 
 def add_action(session: Session, **values: object) -> None:

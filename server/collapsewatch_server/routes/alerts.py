@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from starlette.concurrency import run_in_threadpool
 
 from collapsewatch_server.alerts.lifecycle import ActionKind
-from collapsewatch_server.reading import alert_views
+from collapsewatch_server.reading import alert_views, trace_views
 from collapsewatch_server.reading.alert_views import BulkHandling, Handling, Snoozing
 from collapsewatch_server.repositories.alert_inbox import Filters
 from collapsewatch_server.services import Services
@@ -63,6 +63,16 @@ async def acknowledge_alerts(
 def get_alert(alert_id: AlertId, services: ServicesDep) -> alert_views.AlertDetail:
     """One item of the inbox: its history, and what was measured around its moment."""
     return services.alerts.detail(alert_id)
+
+
+# A plain function: reading and parsing a batch goes on in a thread.
+@router.get("/{alert_id}/traces", responses=errors(429))
+def get_alert_traces(alert_id: AlertId, services: ServicesDep) -> trace_views.AlertTraces:
+    """What the model answered to the prompts that drove the alert, and to the same ones at baseline.
+
+    Read from the stored batches of both steps, up to 64 MiB of each; `reason` says what could not be.
+    """
+    return services.alert_traces.traces(alert_id)
 
 
 @router.post(
