@@ -88,3 +88,9 @@ def house(deployment: Any) -> Iterator[House]:
 def receiver() -> Iterator[HttpReceiver]:
     with http_receiver() as one:
         yield one
+
+
+@pytest.fixture
+def quiet(start_server: Starter) -> LiveServer:
+    """A server whose watch sees nothing of its own accord."""
+    return start_server(watch_seconds=0.1, stall_seconds=86_400, lag_seconds=86_400)

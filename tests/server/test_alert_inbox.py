@@ -3,78 +3,15 @@
 import threading
 from typing import Any
 
-import pytest
 from sqlalchemy import select, update
 
-from collapsewatch_server.alert_tables import AlertAction, AlertChange, AlertThread
+from collapsewatch_server.alert_tables import AlertAction, AlertThread
 from collapsewatch_server.inbox.threads import settle
 from collapsewatch_server.repositories import alert_threads
 from collapsewatch_server.tables import AlertRow
 from tests.conftest import WaitUntil
-from tests.server.live import Json, LiveServer, result_body
-
-STARTED_AT = 1_700_000_000.0
-
-
-@pytest.fixture
-def quiet(start_server: Any) -> LiveServer:
-    """A server whose watch sees nothing of its own accord."""
-    return start_server(watch_seconds=0.1, stall_seconds=86_400, lag_seconds=86_400)  # type: ignore[no-any-return]
-
-
-def log(live: LiveServer, run_id: str, values: dict[int, float], attempt: int | None = None) -> None:
-    points = [{"step": step, "values": {"loss": value}} for step, value in values.items()]
-    body: Json = {"points": points}
-    if attempt is not None:
-        body["attempt_id"] = f"a{attempt}"
-    response = live.ingest("POST", f"/runs/{run_id}/scalars", json=body)
-    assert response.status_code == 200, response.text
-
-
-def save_rule(live: LiveServer, **changes: Any) -> Json:
-    rule = {"name": "high", "metric": "loss", "scope": "trainer", "operator": ">", "threshold": 1.0}
-    response = live.call("POST", "/alert-rules", json={**rule, **changes})
-    assert response.status_code == 201, response.text
-    found: Json = response.json()
-    return found
-
-
-def act(live: LiveServer, alert_id: int, kind: str, **body: Any) -> Json:
-    response = live.call("POST", f"/alerts/{alert_id}/{kind}", json=body)
-    assert response.status_code == 200, response.text
-    found: Json = response.json()
-    return found
-
-
-def only(live: LiveServer, **filters: Any) -> Json:
-    (item,) = live.get("/alerts", **filters)["items"]
-    found: Json = item
-    return found
-
-
-def told(live: LiveServer) -> list[tuple[str, str, str | None, str | None]]:
-    """The outbox: change, severity, by whom, and why it is resolved."""
-    with live.services.database.read_session() as session:
-        rows = session.scalars(select(AlertChange).order_by(AlertChange.id)).all()
-    return [(row.change, row.severity, row.by, row.reason) for row in rows]
-
-
-def changes(live: LiveServer) -> list[str]:
-    return [change for change, *_ in told(live)]
-
-
-def opened(live: LiveServer, **rule: Any) -> tuple[str, int]:
-    """A run with an open alert since step 3."""
-    save_rule(live, **rule)
-    run_id = live.start_run()
-    log(live, run_id, {1: 0.5, 2: 0.5})
-    log(live, run_id, {3: 2.0})
-    return run_id, int(only(live)["alert_id"])
-
-
-def validity(rate: float) -> Json:
-    metrics = {"reward": {"value": 0.5}, "valid_reasoning_rate": {"value": rate}}
-    return result_body(batch_metrics=metrics)
+from tests.server.alerted import STARTED_AT, act, changes, log, only, opened, save_rule, told, validity
+from tests.server.live import LiveServer
 
 
 def test_an_alert_is_handled_from_its_opening_to_its_end(quiet: LiveServer) -> None:
@@ -282,89 +219,6 @@ def test_several_alerts_are_acknowledged_at_once_or_none(quiet: LiveServer) -> N
     response = quiet.call("POST", "/alerts/acknowledge", json={"alert_ids": ids, "by": "Ada"})
     assert response.json()["num_changed"] == 3
     assert quiet.get("/alerts")["counts"] == {"open": 0, "acknowledged": 3, "snoozed": 0, "resolved": 0}
-
-
-def test_the_inbox_is_filtered_and_read_page_by_page(quiet: LiveServer) -> None:
-    save_rule(quiet, name="Loss is high")
-    save_rule(quiet, name="Loss is very high", threshold=5.0, severity="critical", project="q")
-    runs = [quiet.start_run(project=project, name=f"run of {project}") for project in ("p", "q", "q")]
-    for run_id in runs:
-        log(quiet, run_id, {1: 9.0})
-    everything = quiet.get("/alerts", limit=500)
-    assert [one["alert_id"] for one in everything["items"]] == [5, 4, 3, 2, 1]
-    assert everything["next_cursor"] is None
-    first = quiet.get("/alerts", limit=2)
-    rest = quiet.get("/alerts", limit=3, cursor=first["next_cursor"])
-    assert first["items"] + rest["items"] == everything["items"]
-    act(quiet, 1, "acknowledge")
-
-    def found(**filters: Any) -> list[int]:
-        return [one["alert_id"] for one in quiet.get("/alerts", **filters)["items"]]
-
-    assert found(severity="critical") == [5, 3]
-    assert found(project="p") == [1]
-    assert found(run=runs[1]) == [3, 2]
-    assert found(rule="own/2") == [5, 3]
-    assert found(status=["acknowledged", "snoozed"]) == [1]
-    assert found(text="very HIGH") == [5, 3]
-    assert found(text="of q", status="open") == [5, 4, 3, 2]
-    assert found(text="100%_") == []
-    assert quiet.get("/alerts", project="q", status="acknowledged")["counts"] == {
-        "open": 4,
-        "acknowledged": 0,
-        "snoozed": 0,
-        "resolved": 0,
-    }
-    assert everything["rules"] == ["own/1", "own/2"]
-
-
-def test_a_page_of_another_origin_may_change_nothing(quiet: LiveServer) -> None:
-    _, alert_id = opened(quiet)
-    for path in (f"/alerts/{alert_id}/resolve", "/alerts/acknowledge", "/alert-rules", "/alert-rules/import"):
-        response = quiet.call("POST", path, json={}, headers={"Origin": "https://elsewhere.example"})
-        assert (response.status_code, response.json()["error"]["code"]) == (403, "cross_site")
-    assert changes(quiet) == ["opened"]
-
-
-def test_every_change_is_a_live_event(quiet: LiveServer) -> None:
-    _, alert_id = opened(quiet)
-    act(quiet, alert_id, "acknowledge", by="Ada")
-    events = [
-        event.data
-        for event in quiet.services.reading.events_after(0, None, 1000)
-        if event.kind == "alert_change"
-    ]
-    assert [(one["change"], one["status"], one["by"], one["alert_id"]) for one in events] == [
-        ("opened", "open", None, alert_id),
-        ("acknowledged", "acknowledged", "Ada", alert_id),
-    ]
-
-
-def test_the_detail_shows_what_was_measured_around_the_alert(quiet: LiveServer) -> None:
-    save_rule(quiet, metric="retrieval_skill", scope="first_turn", operator="<", threshold=0.3)
-    run_id = quiet.start_run()
-    for step in range(1, 31):
-        quiet.score(run_id, step, result_body(0.1 if step == 26 else 0.6))
-    result = result_body(0.1)
-    prompts = result["evaluations"][0]["prompts"]
-    prompts[3] |= {"accuracy": 0.0, "retrieved": [0.0, 0.75, 0.0, 0.0, 0.25, 0.0, 0.0, 0.0]}
-    quiet.score(run_id, 31, result)
-    alert_id = next(one["alert_id"] for one in quiet.get("/alerts")["items"] if one["opened_step"] == 31)
-    evidence = quiet.get(f"/alerts/{alert_id}")["evidence_around"]
-    assert evidence["step"] == 31
-    (series,) = evidence["series"]
-    assert series["series"]["retrieval_skill"]["steps"] == list(range(11, 32))
-    worst = evidence["prompts"][0]
-    assert (worst["group_ids"], worst["accuracy"]) == (["g3"], 0.0)
-    assert (worst["taken_for"], worst["taken_for_share"]) == ("g1", 0.75)
-    assert worst["baseline_accuracy"] == pytest.approx(0.65)
-    assert evidence["link"] == {
-        "run_id": run_id,
-        "step": 31,
-        "scope": "first_turn",
-        "attempt_id": "default",
-        "batch_id": "b31",
-    }
 
 
 def test_a_run_that_stalls_and_then_counts_as_crashed_is_one_item(

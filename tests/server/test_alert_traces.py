@@ -8,10 +8,9 @@ from sqlalchemy import event, select
 from collapsewatch.blobs import pack_batch, unpack_batch
 from collapsewatch_server.reading.alert_traces import AlertTraceReading
 from collapsewatch_server.tables import Batch
+from tests.server.alerted import act, log, only, opened, save_rule
 from tests.server.live import Json, LiveServer, result_body
-from tests.server.test_alert_inbox import act, log, only, opened, quiet, save_rule
 
-__all__ = ["quiet"]
 HOSTILE = "<script>window.owned = 1</script>"
 LAST = 16
 

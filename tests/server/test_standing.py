@@ -8,8 +8,8 @@ import collapsewatch
 from collapsewatch import alerts
 from collapsewatch.alerts import Alert
 from tests.conftest import WaitUntil
+from tests.server.alerted import act, only, save_rule
 from tests.server.live import LiveServer
-from tests.server.test_alert_inbox import act, only, save_rule
 
 
 @pytest.fixture
