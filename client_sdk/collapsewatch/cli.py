@@ -42,6 +42,7 @@ PROGRAMS = {
     "keys": Program("collapsewatch_server.main:keys_app", "server", _SERVER),
     "worker": Program("collapsewatch_worker.main:app", "worker", _WORKER),
     "demo": Program("collapsewatch.demo.main:app", "demo", (*_SERVER, *_WORKER, "rich")),
+    "import": Program("collapsewatch.importers.main:app", "import", ("pyarrow",)),
 }
 
 # Options belong to the program behind the subcommand, `--help` included.
@@ -82,6 +83,32 @@ def worker(context: typer.Context) -> None:
 def demo(context: typer.Context) -> None:
     """Train two small agents and watch one of them collapse."""
     run_program("demo", context.args)
+
+
+@app.command("import", context_settings=_PASS_ON)
+def import_(context: typer.Context) -> None:
+    """Turn rollouts that a trainer wrote to disk into a run."""
+    run_program("import", context.args)
+
+
+@app.command()
+def check(
+    run: Annotated[str, typer.Argument(help="Name or id of the run.")],
+    project: Annotated[str | None, typer.Option(help="Project of the run; any when absent.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    url: Annotated[str | None, typer.Option(help="Server to ask; default: as for a trainer.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the key; default: as for a trainer.")
+    ] = None,
+) -> None:
+    """Say whether a run has raised a critical collapse alert, for scripts and CI.
+
+    Exits with 3 when it has, with 0 when it has not, with 2 when there is no such run or it is not scored.
+    Without a server, one is started on the home folder for as long as it takes.
+    """
+    from collapsewatch.importers.check_command import check as check_named
+
+    raise typer.Exit(check_named(run, project, as_json, url, api_key_env))
 
 
 @app.command()

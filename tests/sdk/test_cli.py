@@ -101,6 +101,7 @@ def test_a_wrong_option_is_the_programs_usage_error(fake: str) -> None:
         ("keys", "sqlalchemy", "server"),
         ("worker", "torch", "worker"),
         ("demo", "rich", "demo"),
+        ("import", "pyarrow", "import"),
     ],
 )
 def test_a_missing_extra_is_told_in_one_line(tmp_path: Path, name: str, module: str, extra: str) -> None:
