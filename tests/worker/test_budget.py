@@ -54,10 +54,9 @@ def test_every_kind_of_configuration_has_a_budget(model_type: str, options: dict
 
 
 _FAULTS = """
-import resource, sys, torch
+import resource, torch
 from collapsewatch_worker.scoring.budget import keep_freed_memory
-if sys.argv[1] == "keep":
-    keep_freed_memory()
+keep_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(50):
     three = [torch.ones(2**21) for _ in range(3)]
@@ -68,9 +67,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps memory by other rules")
 def test_freed_memory_is_not_asked_for_again() -> None:
-    def faults(word: str) -> int:
-        command = [sys.executable, "-c", _FAULTS, word]
+    def faults() -> int:
+        command = [sys.executable, "-c", _FAULTS]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-    # 50 times three blocks of 2,048 pages; the first few of them are new.
-    assert faults("keep") < 30 * 2048 < faults("leave")
+    # 50 times three blocks of 2,048 pages; the first few of them are new. Left to itself the C library asks
+    # for all of them anew in about every second process, by where its heap happens to lie.
+    assert max(faults() for _ in range(5)) < 30 * 2048
