@@ -327,7 +327,8 @@ class Run:
             log.warning("run %s lost some of what was logged: %s", self.name, told, extra={"run": self.id})
         if not self._boundary.strict:
             return
-        if any(not reason.endswith("_invalid") for reason in self.dropped):
+        # What could not be sent as it was given has raised in its own call.
+        if any(not reason.endswith(("_invalid", "_not_finite")) for reason in self.dropped):
             raise DeliveryError(f"not delivered: {told}")
         if end.num_left and self.mode == "online":
             raise DeliveryError(f"not delivered yet: {end.num_left} records; to send them: {end.command}")

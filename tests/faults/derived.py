@@ -80,7 +80,10 @@ def _add_results(session: Session, run_pk: int | None, found: Derived) -> None:
 def _add_alerts(session: Session, run_pk: int | None, found: Derived) -> None:
     """Alerts about the training. Those of the watch have no step, and tell of the fault itself."""
     statement = select(AlertRow).where(
-        AlertRow.run_pk == run_pk, AlertRow.opened_step.is_not(None), ~AlertRow.superseded
+        AlertRow.run_pk == run_pk,
+        AlertRow.opened_step.is_not(None),
+        ~AlertRow.superseded,
+        ~AlertRow.withdrawn,
     )
     for row in session.scalars(statement.order_by(AlertRow.opened_step, AlertRow.severity)):
         name = ("alert", row.rule, row.scope, row.severity, row.opened_step)

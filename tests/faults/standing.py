@@ -104,7 +104,7 @@ def _alerts_told(session: Session, run: Run, events: Iterable[EventRow]) -> Iter
         yield f"nobody was told of the alert {rows[alert_id].rule} {alert_id}"
     for alert_id, about in told.items():
         last, row = about[-1].data["status"], rows.get(alert_id)
-        true = "withdrawn" if row is None else "superseded" if row.superseded else row.status
+        true = "withdrawn" if row is None or row.withdrawn else "superseded" if row.superseded else row.status
         if last != true:
             yield f"alert {alert_id} is {true}, and was last told to be {last}"
         if row is not None and row.opened_step is None and len(about) > 2:
