@@ -82,9 +82,9 @@ class Run:
     def dropped(self) -> dict[str, int]:
         """How much will never reach the server, by reason; empty when all is well.
 
-        Keys are `<what>_<why>`: batches, values (of `log`), updates, runs; invalid, rejected (by the server),
-        spool_full (too much waited, or the disk is full), damaged (by the disk), closed (after `finish`, or
-        in a forked child).
+        Keys are `<what>_<why>`: batches, values (of `log`), updates, runs; invalid, not_finite (NaN or an
+        infinity), rejected (by the server), spool_full (too much waited, or the disk is full), damaged (by
+        the disk), closed (after `finish`, or in a forked child).
         """
         return self._boundary.dropped
 

@@ -47,7 +47,7 @@ def test_a_run_beats_when_it_was_accepted_and_when_it_ends(
     run.finish()
     first, last = (Heartbeat.model_validate(seen.body) for seen in recorder.beats)
     assert first.dropped == {}
-    assert (last.spool_records, last.dropped) == (0, {"values_invalid": 1})
+    assert (last.spool_records, last.dropped) == (0, {"values_not_finite": 1})
     assert first.writer_id == last.writer_id
 
 
