@@ -103,7 +103,7 @@ def test_the_server_looks_by_itself(
     monkeypatch: pytest.MonkeyPatch,
     wait_until: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr("collapsewatch_server.web.deps.SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr("collapsewatch_server.services.SECONDS_BETWEEN_LOOKS", 0.05)
     live = start_server()
     live.services.runs.start_run(_CALLER, RunStart(run_id="r", project="p", name="n"))
     live.services.runs.start_run(_CALLER, RunStart(run_id="s", project="p", name="n"))
