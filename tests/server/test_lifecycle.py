@@ -144,6 +144,12 @@ def test_every_change_is_told_once_however_often_it_is_looked_at(
     assert stories.count("escalated") <= 2
 
 
+def test_what_was_acknowledged_before_anybody_heard_of_it_is_told_as_opened() -> None:
+    acknowledged = standing(OPEN, [did("acknowledge")], NOW)
+    assert news(None, acknowledged, by_hand=True) == "opened"
+    assert news(told_by(None, acknowledged), standing(OPEN, [], NOW), by_hand=True) == "reopened"
+
+
 def test_each_kind_of_change() -> None:
     opened = standing(OPEN, [], NOW)
     assert news(None, opened, by_hand=False) == "opened"

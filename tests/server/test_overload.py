@@ -132,10 +132,14 @@ def test_a_flood_of_one_run_does_not_delay_another(start_server: Any) -> None:
 
 
 def test_redis_moves_a_deferred_job_back_and_forgets_a_thinned_one(
-    small: LiveServer, deployment: Any
+    start_server: Any, deployment: Any
 ) -> None:
     if deployment.redis_url is None:
         pytest.skip("there is no Redis in this deployment")
+    # The reconciler stays away: what it read a moment before a job was laid aside it may suggest once more.
+    small = start_server(
+        lease_seconds=60, reconcile_seconds=60, max_waiting_batches=3, max_deferred_batches=2
+    )
     run_id = small.start_run()
     for step in range(7):
         small.send_batch(run_id, step)

@@ -110,7 +110,9 @@ def news(told: Told | None, now: Standing, *, by_hand: bool, is_passed: bool = F
         return None
     if told is None:
         # What was over before anybody heard of it is no news.
-        return None if now.state == "resolved" else ("reopened" if by_hand else "opened")
+        if now.state == "resolved":
+            return None
+        return "reopened" if by_hand and now.state == "open" else "opened"
     if now.state != "resolved" and RANK[now.severity] > RANK[told.severity]:
         return "escalated"
     if now.state == told.state:
