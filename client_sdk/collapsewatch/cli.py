@@ -40,6 +40,8 @@ class Program:
 PROGRAMS = {
     "serve": Program("collapsewatch_server.main:serve_app", "server", _SERVER),
     "keys": Program("collapsewatch_server.main:keys_app", "server", _SERVER),
+    "backup": Program("collapsewatch_server.backup_command:backup_app", "server", _SERVER),
+    "restore": Program("collapsewatch_server.backup_command:restore_app", "server", _SERVER),
     "worker": Program("collapsewatch_worker.main:app", "worker", _WORKER),
     "demo": Program("collapsewatch.demo.main:app", "demo", (*_SERVER, *_WORKER, "rich")),
     "import": Program("collapsewatch.importers.main:app", "import", ("pyarrow",)),
@@ -71,6 +73,18 @@ def serve(context: typer.Context) -> None:
 def keys(context: typer.Context) -> None:
     """Make and withdraw the keys that trainers and workers send."""
     run_program("keys", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def backup(context: typer.Context) -> None:
+    """Write everything the service keeps into one file."""
+    run_program("backup", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def restore(context: typer.Context) -> None:
+    """Put a backup into an empty database."""
+    run_program("restore", context.args)
 
 
 @app.command(context_settings=_PASS_ON)

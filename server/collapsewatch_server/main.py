@@ -5,13 +5,13 @@ import socket
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from sqlalchemy.exc import OperationalError
 
 from collapsewatch_server.auth import Purpose
+from collapsewatch_server.commands import HomeOption, settings_of, stop
 from collapsewatch_server.launch.credentials import CREDENTIALS_FILE, leave_credentials
 from collapsewatch_server.launch.embedded import missing_module
 from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
@@ -28,8 +28,6 @@ keys_app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-HomeOption = Annotated[Path | None, typer.Option(help="Folder in which everything is kept.")]
 
 
 @serve_app.command()
@@ -53,7 +51,7 @@ def serve(
 
     What is not given comes from COLLAPSEWATCH_… variables.
     """
-    settings = _settings(
+    settings = settings_of(
         host=host,
         port=port,
         home=home,
@@ -72,7 +70,7 @@ def serve(
     try:
         listening = open_socket(settings.host, settings.port)
     except OSError as error:
-        raise _stop(
+        raise stop(
             f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}. "
             "--port 0 takes a free port"
         ) from error
@@ -124,7 +122,7 @@ def create_key(
         raise typer.BadParameter("a worker key serves every project", param_hint="--project")
     if project is not None and not 0 < len(project.strip()) <= 200:
         raise typer.BadParameter(f"1 to 200 characters, got {len(project)}", param_hint="--project")
-    services = _prepared(_settings(home=home))
+    services = _prepared(settings_of(home=home))
     typer.echo(services.keyring.create(purpose, project=project.strip() if project else None, label=label))
     services.close()
 
@@ -132,7 +130,7 @@ def create_key(
 @keys_app.command("list")
 def list_keys(home: HomeOption = None) -> None:
     """List all keys, without their secret part."""
-    services = _prepared(_settings(home=home))
+    services = _prepared(settings_of(home=home))
     header = ("id", "key", "purpose", "project", "label", "created", "last used", "revoked")
     rows = [
         (
@@ -159,22 +157,12 @@ def revoke_key(
     home: HomeOption = None,
 ) -> None:
     """Make a key worthless, from the next request on."""
-    services = _prepared(_settings(home=home))
+    services = _prepared(settings_of(home=home))
     revoked = services.keyring.revoke(key_id)
     services.close()
     if not revoked:
-        raise _stop(f"there is no key {key_id} that is still good")
+        raise stop(f"there is no key {key_id} that is still good")
     typer.echo(f"key {key_id} is revoked")
-
-
-def _settings(**given: Any) -> ServerSettings:
-    try:
-        return ServerSettings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise _stop(f"{place}: {message}" if place else message) from error
 
 
 def _prepared(settings: ServerSettings) -> Services:
@@ -183,18 +171,13 @@ def _prepared(settings: ServerSettings) -> Services:
         services = build_services(settings)
         services.prepare()
     except UnknownSchema as error:
-        raise _stop(str(error)) from error
+        raise stop(str(error)) from error
     except OperationalError as error:
         reason = str(error.orig).strip().splitlines()[0]
-        raise _stop(f"the database cannot be opened: {reason}") from error
+        raise stop(f"the database cannot be opened: {reason}") from error
     except ValueError as error:
-        raise _stop(str(error)) from error
+        raise stop(str(error)) from error
     return services
-
-
-def _stop(message: str) -> typer.Exit:
-    typer.echo(f"collapsewatch: {message}", err=True)
-    return typer.Exit(1)
 
 
 def _shown(seconds: float | None) -> str:

@@ -7,6 +7,7 @@ from collapsewatch_server.alerting.desk import AlertDesk
 from collapsewatch_server.alerting.rules import RuleBook
 from collapsewatch_server.alerts.watch import Limits
 from collapsewatch_server.auth import Keyring, Purpose
+from collapsewatch_server.backup.upgrades import back_up_before_upgrade
 from collapsewatch_server.db import Database
 from collapsewatch_server.events import EventHub, RedisBell
 from collapsewatch_server.inbox.standing import Standing
@@ -79,7 +80,9 @@ class Services:
     """What runs beside the requests."""
 
     def prepare(self) -> None:
-        """Brings the database up to date and lets the operator's own worker key in."""
+        """Brings the database up to date, its rows kept first, and lets the operator's own worker key in."""
+        if self.settings.upgrade_backup:
+            back_up_before_upgrade(self.database, self.settings.home)
         upgrade(self.database.engine)
         if self.settings.worker_key is not None:
             key = self.settings.worker_key.get_secret_value()

@@ -89,6 +89,8 @@ class ServerSettings(BaseSettings):
     """Hosts of the own network that channels may reach, `name` or `name:port`, separated by commas."""
     secret_key: SecretStr | None = None
     """Key that seals the channels' secrets in the database; one in the home folder when absent."""
+    upgrade_backup: bool = True
+    """Keep the rows in `backups` of the home folder before a new version changes the database's schema."""
     embedded_worker: bool = True
     """Start one worker process with the server."""
     worker_device: Annotated[

@@ -6,7 +6,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 # Any constant will do; two servers that start together must take the same lock.
 _LOCK_ID = 7_788_001
@@ -29,10 +29,30 @@ def upgrade(engine: Engine) -> None:
             connection.execute(text("SET LOCAL lock_timeout = 0"))
             # SQLite's BEGIN IMMEDIATE is this lock already.
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK_ID})"))
-        try:
-            command.upgrade(_config(connection), "head")
-        except CommandError as error:
-            raise UnknownSchema(f"this version does not know the database's schema: {error}") from error
+        upgrade_within(connection, "head")
+
+
+def upgrade_within(connection: Connection, revision: str) -> None:
+    """Brings the database to a version of the schema, as a part of the connection's transaction.
+
+    Args:
+        revision: Id of the version, or `head` for the newest.
+
+    Raises:
+        UnknownSchema: the database's version, or `revision`, is not known here.
+    """
+    try:
+        command.upgrade(_config(connection), revision)
+    except CommandError as error:
+        raise UnknownSchema(f"this version does not know the database's schema: {error}") from error
+
+
+def stored_revision(connection: Connection) -> str | None:
+    """Id of the version that the database has; none when it has no schema yet."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return found
 
 
 def newest_revision() -> str:
