@@ -125,6 +125,14 @@ def check(
     raise typer.Exit(check_named(run, project, as_json, url, api_key_env))
 
 
+@app.command(context_settings=_PASS_ON)
+def doctor(context: typer.Context) -> None:
+    """Look for the commonest mistakes of an installation, and say how to mend each."""
+    from collapsewatch.doctor.main import app as doctor_app
+
+    doctor_app(args=context.args, prog_name="collapsewatch doctor")
+
+
 @app.command()
 def sync(
     directory: Annotated[

@@ -62,6 +62,13 @@ def newest_revision() -> str:
     return head
 
 
+def knows_revision(revision: str) -> bool:
+    """Whether this program has that version of the schema, and so can bring it to the newest."""
+    return any(
+        known.revision == revision for known in ScriptDirectory.from_config(_config()).walk_revisions()
+    )
+
+
 def _config(connection: Connection | None = None) -> Config:
     config = Config()
     folder = str(Path(__file__).resolve().parent)
