@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -15,35 +14,11 @@ from collapsewatch_worker.scoring.attention import (
     flash_on_cpu_gives_lse,
     merged,
     plain_attention,
-    product_attention,
     seen_bias,
 )
+from tests.worker.attentions import SCALE, draw, whole_softmax
 
-SCALE = 0.4
 Attention = Callable[..., tuple[torch.Tensor, torch.Tensor]]
-
-
-def draw(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def whole_softmax(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bias_QK: Any = 0.0,
-    softcap: float | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """[B, Q, H, D] and [B, Q, H], in float64, every score written down."""
-    groups = query.shape[1] // key.shape[1]
-    key, value = (tensor.double().repeat_interleave(groups, dim=1) for tensor in (key, value))
-    scores = torch.einsum("bhqd,bhkd->bhqk", query.double(), key) * SCALE
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
-    scores = scores + bias_QK
-    lse = torch.logsumexp(scores, dim=-1)
-    weights = torch.nan_to_num(torch.softmax(scores, dim=-1))
-    return torch.einsum("bhqk,bhkd->bqhd", weights, value), lse.transpose(1, 2)
 
 
 def assert_same(got: tuple[torch.Tensor, torch.Tensor], want: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -129,41 +104,3 @@ def test_a_window_counts_the_token_itself() -> None:
     seen = seen_bias(torch.tensor([4]), torch.arange(7), 3, torch.float32) == 0
 
     assert seen.tolist() == [[False, False, True, True, True, False, False]]
-
-
-@pytest.mark.skipif(
-    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this torch has no oneDNN products"
-)
-@pytest.mark.parametrize("key_heads", [1, 2, 4])
-@pytest.mark.parametrize(("num_queries", "num_keys"), [(1, 16), (65, 17), (192, 100), (450, 33)])
-def test_attention_by_products_is_attention(key_heads: int, num_queries: int, num_keys: int) -> None:
-    # Packed queries stand token by token and not head by head, as they come from a layer.
-    query = draw(1, num_queries, 4, 8).transpose(1, 2)
-    key, value = draw(1, key_heads, num_keys, 8, seed=1) * 9, draw(1, key_heads, num_keys, 8, seed=2)
-
-    with torch.inference_mode():
-        got = product_attention(query, key, value, scale=SCALE)
-
-    assert_same(got, whole_softmax(query, key, value))
-    assert [tuple(part.shape) for part in got] == [(1, num_queries, 4, 8), (1, num_queries, 4)]
-
-
-def test_long_prompts_are_attended_to_by_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    monkeypatch.setattr(attention, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(attention, "product_attention", lambda *_tensors, scale: taken.append(scale))
-    query, key = draw(1, 2, 192, 8), draw(1, 2, 512, 8, seed=1)
-
-    attention_over(query, key, key, scale=SCALE)
-    assert taken == [SCALE]
-    bias = torch.zeros(192, 512)
-    attention_over(query, key, key, scale=SCALE, bias_QK=bias)
-    attention_over(query, key, key, scale=SCALE, softcap=1.0)
-    attention_over(query[:, :, :191], key, key, scale=SCALE)
-    attention_over(query, key[:, :, :511], key[:, :, :511], scale=SCALE)
-    attention_over(
-        query.expand(2, -1, -1, -1), key.expand(2, -1, -1, -1), key.expand(2, -1, -1, -1), scale=1.0
-    )
-    attention_over(query.bfloat16(), key.bfloat16(), key.bfloat16(), scale=SCALE)
-    attention_over(key, key, key, scale=SCALE, causal=True)
-    assert taken == [SCALE]

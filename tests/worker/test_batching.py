@@ -67,6 +67,10 @@ def test_micro_batches_are_even() -> None:
     assert [len(batch) for batch in filled_rows([10] * 9, 80)] == [5, 4]
 
 
+def test_rows_of_nothing_stay_together() -> None:
+    assert [len(batch) for batch in filled_rows([0] * 9, 80)] == [9]
+
+
 @pytest.mark.parametrize(("lengths", "budget"), [([1], 0), ([-1], 8)])
 def test_impossible_arguments_are_refused_here_too(lengths: list[int], budget: int) -> None:
     with pytest.raises(ValueError, match=r"at least 1|negative"):

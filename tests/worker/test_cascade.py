@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from collapsewatch_worker.scoring import attention, cascade, engine, products
+from collapsewatch_worker.scoring import cascade, engine, products
 from collapsewatch_worker.scoring.cascade import IMPLEMENTATION, CannotCascade, Cascade, row_groups
 from collapsewatch_worker.scoring.causal_model import CausalModel
 from collapsewatch_worker.scoring.engine import cross_token_log_probs
@@ -174,10 +174,8 @@ def test_filler_and_products_change_nothing(monkeypatch: pytest.MonkeyPatch, lla
         lambda _module, _inputs, options: read.append(options["input_ids"].shape[1]), with_kwargs=True
     )
     monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(attention, "onednn_is_faster", lambda: True)
     monkeypatch.setattr(products, "MIN_FILLED", 1)
-    monkeypatch.setattr(attention, "MIN_QUERIES", 1)
-    monkeypatch.setattr(attention, "MIN_KEYS", 1)
+    monkeypatch.setattr(cascade, "suits_joint", lambda _query, _key: True)
 
     got = cross_token_log_probs(llama, PROMPTS, REASONINGS)
 

@@ -12,14 +12,8 @@ from typing import Any
 import torch
 from torch.nn.attention.varlen import AuxRequest, varlen_attn
 
-from collapsewatch_worker.scoring.products import linear, onednn_is_faster, stepped
-
 MAX_SCORES = 2**22
 """Most attention scores that the plain way holds at once: 16 MiB in float32."""
-MIN_QUERIES, MIN_KEYS = 192, 512
-"""Fewer queries or keys are as fast in the flash kernel as in products, which cost memory per shape."""
-QUERIES_PER_PRODUCT, QUERY_STEP = 192, 64
-"""Queries of one such product, whose scores then stay near the core; the last one is filled up to steps."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +67,6 @@ def attention_over(
         bias_QK: added to the scores, -inf where a key is not seen.
         softcap: limit c of c · tanh(score / c), applied before the bias.
     """
-    if not causal and bias_QK is None and softcap is None and _suits_products(query_BHQD, key_BGKD):
-        return product_attention(query_BHQD, key_BGKD, value_BGKD, scale=scale)
     flash = query_BHQD.device.type == "cpu" and softcap is None and flash_on_cpu_gives_lse()
     if not flash or query_BHQD.shape[-1] != value_BGKD.shape[-1]:
         return plain_attention(
@@ -93,52 +85,6 @@ def attention_over(
         out_BQHD = out_BQHD.masked_fill(hidden_Q[None, :, None, None], 0.0)
         lse_BQH = lse_BQH.masked_fill(hidden_Q[None, :, None], -math.inf)
     return out_BQHD, lse_BQH
-
-
-def _suits_products(query_BHQD: torch.Tensor, key_BGKD: torch.Tensor) -> bool:
-    return (
-        query_BHQD.is_cpu
-        and query_BHQD.dtype == torch.float32
-        and len(query_BHQD) == 1
-        and query_BHQD.shape[2] >= MIN_QUERIES
-        and key_BGKD.shape[2] >= MIN_KEYS
-        and onednn_is_faster()
-    )
-
-
-def product_attention(
-    query_1HQD: torch.Tensor, key_1GKD: torch.Tensor, value_1GKD: torch.Tensor, *, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same for one row whose queries see all keys, from oneDNN's products of a block of queries.
-
-    The flash kernel multiplies with PyTorch's default library, which is slower where this is chosen: a whole
-    batch behind prompts of 1,500 tokens took 2.36 s with the kernel and 2.07 s with this.
-    """
-    _, num_heads, num_queries, head_size = query_1HQD.shape
-    num_key_heads, num_keys, value_size = value_1GKD.shape[1:]
-    # Query heads that share a key head stand below each other: S of them, filled up to full steps.
-    num_stacked = num_heads // num_key_heads * num_queries
-    num_filled = -(-num_stacked // QUERY_STEP) * QUERY_STEP
-    query_GSD = query_1HQD.new_zeros(num_key_heads, num_filled, head_size)
-    torch.mul(
-        query_1HQD[0].reshape(num_key_heads, num_stacked, head_size), scale, out=query_GSD[:, :num_stacked]
-    )
-    filler = (0, 0, 0, stepped(num_keys) - num_keys)
-    key_GKD, value_GKD = (torch.nn.functional.pad(kept[0], filler) for kept in (key_1GKD, value_1GKD))
-    out_GSD = query_1HQD.new_empty(num_key_heads, num_filled, value_size)
-    lse_GS = query_1HQD.new_empty(num_key_heads, num_filled)
-    for head in range(num_key_heads):
-        for start in range(0, num_filled, QUERIES_PER_PRODUCT):
-            some = slice(start, start + QUERIES_PER_PRODUCT)
-            scores_SK = linear(query_GSD[head, some], key_GKD[head])
-            scores_SK[:, num_keys:] = -math.inf
-            weights_SK = torch.softmax(scores_SK, dim=-1)
-            out_GSD[head, some] = linear(weights_SK, value_GKD[head].T)
-            # The greatest weight is 1 over the sum of the exponentials.
-            torch.sub(scores_SK.amax(dim=-1), weights_SK.amax(dim=-1).log_(), out=lse_GS[head, some])
-    out_HQD = out_GSD[:, :num_stacked].reshape(num_heads, num_queries, value_size)
-    lse_HQ = lse_GS[:, :num_stacked].reshape(num_heads, num_queries)
-    return out_HQD.transpose(0, 1).unsqueeze(0), lse_HQ.T.unsqueeze(0)
 
 
 def plain_attention(

@@ -78,7 +78,7 @@ def filled_rows(num_tokens_R: Sequence[int] | Ints, token_budget: int) -> list[I
         raise ValueError("lengths cannot be negative")
     order_R = np.argsort(-lengths_R, kind="stable")
     # A last micro-batch of a few tokens costs as many kernel calls as a full one.
-    even = -(-int(lengths_R.sum()) // max(1, -(-int(lengths_R.sum()) // token_budget)))
+    even = max(1, -(-int(lengths_R.sum()) // max(1, -(-int(lengths_R.sum()) // token_budget))))
     batches: list[Ints] = []
     start, num_tokens = 0, 0
     for position, row in enumerate(order_R):

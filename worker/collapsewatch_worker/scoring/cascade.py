@@ -1,7 +1,8 @@
 """Many reasonings after one prompt, packed without padding, with one copy of the prompt's keys and values.
 
 Every token attends once to the prompt's cache, which all share, and once to its own row; the two are merged
-by their log-sum-exps, which is exact. This is known as cascade attention.
+by their log-sum-exps, which is exact. This is known as cascade attention. Where one softmax over both is
+faster, that is taken.
 
 Legend: N packed tokens, H query heads, G key heads, K prompt tokens, D head size, F features.
 """
@@ -25,6 +26,7 @@ from collapsewatch_worker.scoring.attention import (
     seen_bias,
     varlen_on_cuda,
 )
+from collapsewatch_worker.scoring.joint import Block, joint_attention, suits_joint, token_blocks
 from collapsewatch_worker.scoring.readout import FAILURES, agree, is_out_of_memory
 
 IMPLEMENTATION = "collapsewatch_cascade"
@@ -50,6 +52,8 @@ class _Plan:
     """Position of each packed token in its row."""
     biases: dict[Any, torch.Tensor | None] = field(default_factory=dict)
     """Of the prompt's keys, by window, kept keys and device: the same for many layers."""
+    blocks: dict[tuple[int, int], list[Block]] = field(default_factory=dict)
+    """By kept keys and heads that share a key head."""
     layers: set[int] = field(default_factory=set)
     """The layers that have called so far."""
 
@@ -65,6 +69,13 @@ class _Plan:
             positions_K = torch.arange(-kept, 0, device=key_1GKD.device)
             self.biases[name] = seen_bias(steps_N, positions_K, window, key_1GKD.dtype)
         return self.biases[name]
+
+    def blocks_for(self, key_1GKD: torch.Tensor, num_heads: int) -> list[Block]:
+        """The packed tokens in blocks for one softmax over prompt and rows."""
+        kept, shared = key_1GKD.shape[2], num_heads // key_1GKD.shape[1]
+        if (kept, shared) not in self.blocks:
+            self.blocks[kept, shared] = token_blocks(self.groups, kept, shared)
+        return self.blocks[kept, shared]
 
     def row_ends(self, device: torch.device) -> torch.Tensor:
         """Cumulative lengths of the rows, from 0, int32."""
@@ -168,12 +179,12 @@ def cascade_attention(
     softcap, sinks_H = options.get("softcap"), options.get("s_aux")
     scale = scaling if scaling is not None else 1 / math.sqrt(query_1HND.shape[-1])
     bias_NK = plan.prompt_bias(window, layer.keys)
-    if softcap is None and flash_on_cuda(query_1HND, value_1GND):
-        own, own_lse = _own_on_cuda(plan, query_1HND, key_1GND, value_1GND, scale, window)
-    else:
-        own, own_lse = causal_within_rows(
-            query_1HND, key_1GND, value_1GND, plan.groups, scale=scale, window=window, softcap=softcap
-        )
+    if bias_NK is None and softcap is None and sinks_H is None and suits_joint(query_1HND, layer.keys):
+        # Whoever sees the whole prompt sees the whole of its row up to itself.
+        blocks = plan.blocks_for(layer.keys, query_1HND.shape[1])
+        prompt_1GKD = (layer.keys, layer.values)
+        return joint_attention(query_1HND, key_1GND, value_1GND, prompt_1GKD, blocks, scale=scale), None
+    own, own_lse = _own_attention(plan, query_1HND, key_1GND, value_1GND, scale, window, softcap)
     if layer.keys.shape[2] == 0:
         out_1NHD, lse_1NH = own, own_lse
     else:
@@ -225,13 +236,23 @@ def flash_on_cuda(query_1HND: torch.Tensor, value_1GND: torch.Tensor) -> bool:
     )
 
 
-def _own_on_cuda(
-    plan: _Plan, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float, window: int | None
+def _own_attention(
+    plan: _Plan,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scale: float,
+    window: int | None,
+    softcap: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    ends = plan.row_ends(query.device)
-    longest = plan.groups[0].length
-    seen = -1 if window is None else window - 1
-    return varlen_on_cuda(query, key, value, ends, ends, (longest, longest), scale=scale, window=(seen, 0))
+    """Of each row to itself."""
+    if softcap is None and flash_on_cuda(query, value):
+        ends, longest = plan.row_ends(query.device), plan.groups[0].length
+        seen = -1 if window is None else window - 1
+        return varlen_on_cuda(
+            query, key, value, ends, ends, (longest, longest), scale=scale, window=(seen, 0)
+        )
+    return causal_within_rows(query, key, value, plan.groups, scale=scale, window=window, softcap=softcap)
 
 
 def _prompt_on_cuda(query: torch.Tensor, layer: Any, scale: float) -> tuple[torch.Tensor, torch.Tensor]:

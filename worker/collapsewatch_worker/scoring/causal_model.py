@@ -20,7 +20,7 @@ from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.scoring.batching import with_filler
 from collapsewatch_worker.scoring.cascade import Cascade, cascades
 from collapsewatch_worker.scoring.products import FastProducts
-from collapsewatch_worker.scoring.readout import Readout, comes_apart, target_log_probs
+from collapsewatch_worker.scoring.readout import Readout, comes_apart
 
 log = logging.getLogger(__name__)
 
@@ -187,9 +187,12 @@ class CausalModel:
         """
         num_rows, num_tokens = tokens_BT.shape
         if state.cache is None or state.last_features is None:
-            prompts_BP = state.prompt.expand(num_rows, -1)
-            output = self._forward(torch.cat([prompts_BP, tokens_BT[:, :-1]], dim=1), None, 0, num_tokens)
-            yield self._readout.features(output)[:, -num_tokens:]
+            # The last token is only predicted, but where all depends on the length read, it counts.
+            read_BT = tokens_BT if state.equal_lengths else tokens_BT[:, :-1]
+            inputs_BT = torch.cat([state.prompt.expand(num_rows, -1), read_BT], dim=1)
+            keep = num_tokens + state.equal_lengths
+            features_BTF = self._readout.features(self._forward(inputs_BT, None, 0, keep))
+            yield features_BTF[:, -keep:][:, :num_tokens]
             return
         yield state.last_features.expand(num_rows, -1).unsqueeze(1)
         cache = _for_rows(state.cache, num_rows)
@@ -213,8 +216,9 @@ class CausalModel:
         """Log-probability [len(tokens)] of each token right after a prompt with a cache, in float32."""
         assert state.last_features is not None
         logits_1V = self._readout.logits(state.last_features)
-        targets_N = torch.tensor(tokens, dtype=torch.long, device=logits_1V.device)
-        return target_log_probs(logits_1V.expand(len(tokens), -1), targets_N, temperature)
+        # All are read off one softmax: many reasonings of one token would fill a GPU with copies of it.
+        log_probs_1V = torch.log_softmax(logits_1V.float() / temperature, dim=-1)
+        return log_probs_1V[0, torch.tensor(tokens, dtype=torch.long, device=logits_1V.device)]
 
     def _forward(self, tokens_BT: torch.Tensor, cache: DynamicCache | None, num_read: int, keep: int) -> Any:
         """One call of the body; logits of the last `keep` positions at least, of all when it is 0."""
@@ -292,7 +296,11 @@ def _is_reusable(cache: object, num_read: int) -> bool:
         return False
     layers: list[Any] = cache.layers
     return all(
-        type(layer) in REUSABLE_LAYERS and layer.is_initialized and layer.get_seq_length() == num_read
+        type(layer) in REUSABLE_LAYERS
+        and layer.is_initialized
+        and layer.get_seq_length() == num_read
+        # The library keeps all keys instead of none when each token sees itself alone.
+        and getattr(layer, "sliding_window", None) != 1
         for layer in layers
     )
 

@@ -235,15 +235,25 @@ def _unless_out_of_memory(budget: TokenBudget, attempt: Callable[[], Result]) ->
 
 def _scored_rows(work: _Work, state: PromptState) -> Iterator[tuple[int, Floats]]:
     """(row, log-probs per token) of every reasoning under one prompt, in no particular order."""
+    firsts_R = _within_memory(work.budget, partial(_first_log_probs, work, state))
     batches = _micro_batches(work, state, np.arange(len(work.reasonings)))
     while batches:
-        score = partial(_log_probs, work, state, [work.reasonings[row] for row in batches[0]])
+        rows = [work.reasonings[row] for row in batches[0]]
+        score = partial(_log_probs, work, state, rows, firsts_R[batches[0]])
         log_probs = _unless_out_of_memory(work.budget, score)
         if log_probs is None:
             batches = _micro_batches(work, state, np.concatenate(batches))
             continue
         yield from zip((int(row) for row in batches[0]), log_probs, strict=True)
         batches = batches[1:]
+
+
+def _first_log_probs(work: _Work, state: PromptState) -> Floats:
+    """Log-probs of the first token of each reasoning, from one look at what follows the prompt."""
+    if not _packs(work, state):
+        return np.zeros(len(work.reasonings))
+    firsts = [reasoning[0] for reasoning in work.reasonings]
+    return _as_numpy(work.causal.next_log_probs(state, firsts, work.temperature))
 
 
 def _packs(work: _Work, state: PromptState) -> bool:
@@ -269,16 +279,17 @@ def _micro_batches(work: _Work, state: PromptState, rows: Ints) -> list[Ints]:
     return [rows[batch] for batch in batches]
 
 
-def _log_probs(work: _Work, state: PromptState, rows: list[TokenIds]) -> list[Floats]:
-    """Log-probs per token of each of a micro-batch's rows."""
+def _log_probs(work: _Work, state: PromptState, rows: list[TokenIds], firsts_B: Floats) -> list[Floats]:
+    """Log-probs per token of each of a micro-batch's rows; packed ones have those of the first given."""
     if _packs(work, state) and len(rows[0]) - 1 <= work.budget.new_tokens:
-        return _packed_log_probs(work, state, rows)
+        return _packed_log_probs(work, state, rows, firsts_B)
     return _padded_log_probs(work, state, rows)
 
 
-def _packed_log_probs(work: _Work, state: PromptState, rows: list[TokenIds]) -> list[Floats]:
+def _packed_log_probs(
+    work: _Work, state: PromptState, rows: list[TokenIds], firsts_B: Floats
+) -> list[Floats]:
     causal = work.causal
-    first_R = causal.next_log_probs(state, [row[0] for row in rows], work.temperature)
     inputs = [row[:-1] for row in rows if len(row) > 1]
     later = np.zeros(0)
     if inputs:
@@ -287,7 +298,7 @@ def _packed_log_probs(work: _Work, state: PromptState, rows: list[TokenIds]) -> 
         later = _as_numpy(_read(work, features_NF, torch.tensor(targets, device=causal.device)))
     ends = np.cumsum([len(row) - 1 for row in rows])[:-1]
     parts = np.split(later, ends)
-    return [np.concatenate([[first], part]) for first, part in zip(_as_numpy(first_R), parts, strict=True)]
+    return [np.concatenate([[first], part]) for first, part in zip(firsts_B, parts, strict=True)]
 
 
 def _padded_log_probs(work: _Work, state: PromptState, rows: list[TokenIds]) -> list[Floats]:
