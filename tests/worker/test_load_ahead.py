@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file
 
 from collapsewatch_worker.models import store as store_module
 from collapsewatch_worker.models.checkpoints import Checkpoints
-from collapsewatch_worker.models.folders import WEIGHTS_NAME
 from collapsewatch_worker.scoring.engine import cross_log_probs
 from collapsewatch_worker.settings import WorkerSettings
 from tests.worker.job_server import wait_until
@@ -21,28 +19,10 @@ from tests.worker.versions import (
     REASONINGS,
     fresh_scores,
     in_thread,
-    saved_versions,
     scores,
     store,
     written_in_order,
 )
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved_versions(tmp_path_factory.mktemp("saved"))
-
-
-@pytest.fixture
-def root(tmp_path: Path, saved: Path) -> Path:
-    shutil.copytree(saved, tmp_path / "root")
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def one(root: Path) -> int:
-    """Bytes of one version in memory."""
-    return sum(tensor.nbytes for tensor in load_file(root / "v0" / WEIGHTS_NAME).values())
 
 
 def test_the_version_written_next_loads_while_the_current_one_scores(root: Path, one: int) -> None:

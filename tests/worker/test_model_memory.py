@@ -30,28 +30,10 @@ from tests.worker.versions import (
     SIZES,
     fresh_scores,
     in_thread,
-    saved_versions,
     scores,
     store,
     written_in_order,
 )
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved_versions(tmp_path_factory.mktemp("saved"))
-
-
-@pytest.fixture
-def root(tmp_path: Path, saved: Path) -> Path:
-    shutil.copytree(saved, tmp_path / "root")
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def one(root: Path) -> int:
-    """Bytes of one version in memory."""
-    return sum(tensor.nbytes for tensor in load_file(root / "v0" / WEIGHTS_NAME).values())
 
 
 def test_a_dropped_model_gives_its_memory_back_at_once(root: Path, one: int) -> None:
