@@ -27,8 +27,10 @@ RESULT = ROOT / "build" / "bench" / "scoring.json"
 DOCUMENT = ROOT / "docs" / "scoring.md"
 PLOT = ROOT / "docs" / "scoring.svg"
 
-WHOLE = Effort(num_rounds=3, most_pairs=(32, 4), sizes=None)
-QUICK = Effort(num_rounds=1, most_pairs=(16, 4), sizes=("short", "long", "few"))
+MOST_PAIRS = (16, 2)
+"""Reasonings and prompts that (a) and (b) get: a forward pass of 16 rows is whole, and prompts differ."""
+WHOLE = Effort(num_rounds=3, most_pairs=MOST_PAIRS, sizes=None)
+QUICK = Effort(num_rounds=1, most_pairs=MOST_PAIRS, sizes=("short", "long", "few"))
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def compare(
     """Times every contestant `num_rounds` times and checks the engine's numbers.
 
     Args:
-        size: says whether naive pairs and oneDNN under the reference scheme take part.
+        size: says whether more than the reference scheme and the engine take part.
         work: the batch.
         model: in eval mode.
         rate: looked at again before each contestant.
@@ -88,7 +88,8 @@ def compare(
     rows, columns = sample(len(work.reasonings), num_rows), sample(len(work.prompts), num_columns)
     part = work.part(rows, columns)
     share = part.num_padded_tokens / work.num_padded_tokens
-    contestants = [REFERENCE, REFERENCE_16, ENGINE, *([NAIVE, REFERENCE_ONEDNN] if size.with_more else [])]
+    more = [NAIVE, REFERENCE_ONEDNN] if size.with_more else []
+    contestants = [REFERENCE, *([REFERENCE_16] if size.with_16_rows else []), ENGINE, *more]
     timings = {one.name: Timing(one, 1.0 if one is ENGINE else share) for one in contestants}
     order = random.Random(seed)
     answers: dict[str, Floats] = {}

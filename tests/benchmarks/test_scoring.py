@@ -3,15 +3,25 @@
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedModel
+from torch.profiler import ProfilerActivity, profile, record_function
+from transformers import AttentionInterface, PreTrainedModel
 
 from benchmarks.scoring import timing, work
 from benchmarks.scoring.bound import MatmulRate, Weights, common_prefix, least_flops, weights
-from benchmarks.scoring.breakdown import ATTENTION, ELEMENTWISE, PRODUCTS, PYTHON, breakdown, kind_of
+from benchmarks.scoring.breakdown import (
+    ATTENTION,
+    ELEMENTWISE,
+    PRODUCTS,
+    PYTHON,
+    _kind_within,
+    breakdown,
+    kind_of,
+)
 from benchmarks.scoring.contestants import (
     CONTESTANTS,
     ENGINE,
@@ -28,9 +38,10 @@ from benchmarks.scoring.plot import Bar, Group, svg
 from benchmarks.scoring.report import BEGIN, END, Report, Result, SizeFacts, block, replaced
 from benchmarks.scoring.timing import NotExact, compare, sample
 from benchmarks.scoring.work import Shape, Size, Work
+from collapsewatch_worker.scoring.cascade import IMPLEMENTATION, cascade_attention
 
 CPU = torch.device("cpu")
-TINY = Size("tiny", 3, 2, 20, 8, 10, Shape("tiny", 32, 2, 4, 2, 64, 64), with_more=True)
+TINY = Size("tiny", 3, 2, 20, 8, 10, Shape("tiny", 32, 2, 4, 2, 64, 64), with_more=True, with_16_rows=True)
 
 
 def small_rate() -> MatmulRate:
@@ -165,6 +176,17 @@ def test_the_breakdown_adds_up(model: PreTrainedModel) -> None:
     found = breakdown(model, work.work(TINY))
     assert sum(found.values()) == pytest.approx(1)
     assert found["matrix products"] > 0
+    interface: Any = AttentionInterface
+    assert interface()[IMPLEMENTATION] is cascade_attention
+
+
+def test_products_of_the_attention_are_attention() -> None:
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        with record_function(ATTENTION):
+            torch.mm(torch.ones(2, 2), torch.ones(2, 2))
+        torch.mm(torch.ones(2, 2), torch.ones(2, 2))
+    kinds = [_kind_within(event) for event in seen.events() or () if event.name == "aten::mm"]
+    assert kinds == [ATTENTION, PRODUCTS]
 
 
 @pytest.mark.parametrize(
