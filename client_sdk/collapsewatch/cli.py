@@ -120,7 +120,7 @@ def check(
     Exits with 3 when it has, with 0 when it has not, with 2 when there is no such run or it is not scored.
     Without a server, one is started on the home folder for as long as it takes.
     """
-    from collapsewatch.importers.check_command import check as check_named
+    from collapsewatch.asking.check_command import check as check_named
 
     raise typer.Exit(check_named(run, project, as_json, url, api_key_env))
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from collapsewatch.asking.reader import ServerReader
 from collapsewatch.contracts.rollouts import ReasoningTags, RolloutBatch
 from collapsewatch.contracts.runs import RunStart, RunState
 from collapsewatch.importers import sending
 from collapsewatch.importers.plan import Plan, run_start_of
-from collapsewatch.importers.reader import Scoring, ServerReader
+from collapsewatch.importers.scoring import Scoring
 from collapsewatch.importers.sending import BatchOptions, RunSender, sender_of
 from collapsewatch.importers.steps import ImportFailedError, Place, Step, rollout_of
 from collapsewatch.settings import Settings
@@ -195,7 +196,7 @@ def scoring_of(reader: ServerReader, **options: Any) -> tuple[Scoring, list[tupl
 
 
 def test_the_scoring_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collapsewatch.importers.reader._POLL_SECONDS", 0.001)
+    monkeypatch.setattr("collapsewatch.importers.scoring._POLL_SECONDS", 0.001)
     jobs = [{"done": n, "queued": 3 - n, "leased": 0, "dead": 0} for n in range(4)]
     scoring, seen = scoring_of(FakeReader(*jobs))
     scoring.wait(0)
@@ -204,7 +205,7 @@ def test_the_scoring_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_scoring_that_makes_no_progress_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collapsewatch.importers.reader._POLL_SECONDS", 0.001)
+    monkeypatch.setattr("collapsewatch.importers.scoring._POLL_SECONDS", 0.001)
     scoring, _ = scoring_of(FakeReader({"done": 0, "queued": 3, "leased": 0}), stall_seconds=0.05)
     with pytest.raises(ImportFailedError, match="3 batches wait: does a worker run for http://server"):
         scoring.wait(0)

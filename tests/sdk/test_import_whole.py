@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from collapsewatch.importers.reader import answers
+from collapsewatch.asking.reader import answers
 from tests.integration.service import Service, free_port
 from tests.sdk.importing import DATA, RECORDED, write_rows
 

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from collapsewatch.asking.reader import ServerReader
+from collapsewatch.asking.service import Service
 from collapsewatch.contracts.runs import RunStart
 from collapsewatch.importers.files import Reading
 from collapsewatch.importers.formats import Format
 from collapsewatch.importers.plan import Plan, run_start_of, warning_about_tags
 from collapsewatch.importers.progress import Progress
-from collapsewatch.importers.reader import Scoring, ServerReader
+from collapsewatch.importers.scoring import Scoring
 from collapsewatch.importers.sending import sender_of
-from collapsewatch.importers.service import Service
 from collapsewatch.importers.steps import ImportFailedError, Step
 
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from collapsewatch.arguments import tags_argument, validated
+from collapsewatch.asking.errors import AskingFailedError
+from collapsewatch.asking.service import named_key, service_for
 from collapsewatch.cli import PROGRAMS
 from collapsewatch.contracts.rollouts import ReasoningTags
 from collapsewatch.errors import InvalidInputError, SettingsError
@@ -22,7 +24,6 @@ from collapsewatch.importers.plan import Plan, ScorerChoice, absolute_model, mod
 from collapsewatch.importers.progress import Progress
 from collapsewatch.importers.registry import AUTO, FORMAT_NAMES, chosen_format
 from collapsewatch.importers.sending import BatchOptions
-from collapsewatch.importers.service import named_key, service_for
 from collapsewatch.importers.steps import ImportFailedError, Problems
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -131,7 +132,7 @@ def import_rollouts(
                 stall_seconds=stall,
                 server=(url, named_key(api_key_env)),
             )
-    except (ImportFailedError, SettingsError) as error:
+    except (ImportFailedError, AskingFailedError, SettingsError) as error:
         progress.tell(f"collapsewatch import: {error}")
         raise typer.Exit(1) from error
     raise typer.Exit(0 if is_whole else 1)

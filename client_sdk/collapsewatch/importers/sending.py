@@ -11,13 +11,14 @@ from hashlib import blake2b
 from pathlib import Path
 
 from collapsewatch.arguments import validated
+from collapsewatch.asking.errors import AskingFailedError
 from collapsewatch.boundary import Boundary
 from collapsewatch.contracts.rollouts import ReasoningTags, Rollout, RolloutBatch, ScalarPoint, Shard
 from collapsewatch.contracts.runs import RunStart, RunState, RunUpdate
 from collapsewatch.delivery import Delivery
 from collapsewatch.encoding import model_json
 from collapsewatch.errors import InvalidInputError
-from collapsewatch.importers.reader import Scoring
+from collapsewatch.importers.scoring import Scoring
 from collapsewatch.importers.steps import ImportFailedError, Step
 from collapsewatch.ready import MAX_VALUES_PER_POINT
 from collapsewatch.settings import Settings
@@ -126,7 +127,7 @@ class RunSender:
         if not failed:
             try:
                 self._make_room(0, 0)
-            except ImportFailedError:
+            except (ImportFailedError, AskingFailedError):
                 self.finish(failed=True)
                 raise
         state = RunState.failed if failed else RunState.finished

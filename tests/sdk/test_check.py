@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from collapsewatch.importers.check import Finding, Verdict, check_run
-from collapsewatch.importers.reader import ServerReader
+from collapsewatch.asking.check import Finding, Verdict, check_run
+from collapsewatch.asking.reader import ServerReader
 
 CRITICAL = {
     "alert_id": 1,

@@ -1,21 +1,17 @@
-"""What the importer and `check` ask the server: runs, their jobs and their alerts."""
+"""Asks a server for runs, their jobs and their alerts."""
 
 import time
-from collections.abc import Callable
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
-from collapsewatch.importers.steps import ImportFailedError
+from collapsewatch.asking.errors import AskingFailedError
 from collapsewatch.settings import Settings
 from collapsewatch.wire import connect
 
-STALL_SECONDS = 600.0
-"""Scoring that makes no progress for so long is given up."""
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
-_HINT_SECONDS = 20.0
 _MAX_RUNS = 1000
 
 
@@ -45,7 +41,7 @@ class ServerReader:
         """The run as its page shows it; None when there is none.
 
         Raises:
-            ImportFailedError: the server does not answer.
+            AskingFailedError: the server does not answer.
         """
         return self._get(f"/runs/{quote(run_id, safe='')}")
 
@@ -91,7 +87,7 @@ class ServerReader:
                 return answer
             except (httpx.HTTPError, ValueError) as error:
                 if not _may_pass(error) or time.monotonic() > deadline:
-                    raise ImportFailedError(f"{self.url} does not answer: {error}") from error
+                    raise AskingFailedError(f"{self.url} does not answer: {error}") from error
             time.sleep(_POLL_SECONDS)
 
 
@@ -99,76 +95,3 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= 500 or error.response.status_code in (408, 429)
     return isinstance(error, httpx.RequestError)
-
-
-class Scoring:
-    """How far the scoring of one run has come.
-
-    Args:
-        on_change: told the numbers of scored and waiting batches.
-        tell: told, once, what the server lacks when nothing is scored for a while.
-        check: raises when who scores has died.
-    """
-
-    def __init__(
-        self,
-        reader: ServerReader,
-        run_id: str,
-        *,
-        on_change: Callable[[int, int], None],
-        tell: Callable[[str], None],
-        check: Callable[[], None] = lambda: None,
-        stall_seconds: float = STALL_SECONDS,
-    ) -> None:
-        self._reader = reader
-        self._run_id = run_id
-        self._on_change = on_change
-        self._tell = tell
-        self._is_told = False
-        self._check = check
-        self._stall_seconds = stall_seconds
-        self._num_settled = 0
-        self._last_progress = time.monotonic()
-        self.jobs: dict[str, int] = {}
-
-    @property
-    def num_waiting(self) -> int:
-        """Batches without a result that will get one."""
-        return self.jobs.get("queued", 0) + self.jobs.get("leased", 0)
-
-    def look(self) -> None:
-        """Brings the numbers up to date.
-
-        Raises:
-            ImportFailedError: the server does not answer.
-        """
-        self._check()
-        run = self._reader.run(self._run_id)
-        self.jobs = {} if run is None else run["jobs"]
-        settled = sum(self.jobs.values()) - self.num_waiting
-        if settled != self._num_settled or not self.num_waiting:
-            self._num_settled = settled
-            self._last_progress = time.monotonic()
-        self._on_change(self.jobs.get("done", 0), self.num_waiting)
-
-    def wait(self, most_waiting: int) -> None:
-        """Returns when no more batches than that wait.
-
-        Raises:
-            ImportFailedError: nothing was scored for too long.
-        """
-        self.look()
-        self._last_progress = time.monotonic()
-        while self.num_waiting > most_waiting:
-            waited = time.monotonic() - self._last_progress
-            if waited > _HINT_SECONDS and not self._is_told:
-                self._is_told = True
-                for complaint in self._reader.complaints():
-                    self._tell(f"nothing was scored for {waited:.0f} s: {complaint}")
-            if waited > self._stall_seconds:
-                raise ImportFailedError(
-                    f"nothing was scored for {waited:.0f} s while {self.num_waiting} batches wait: does a "
-                    f"worker run for {self._reader.url}? The same command goes on"
-                )
-            time.sleep(_POLL_SECONDS)
-            self.look()

@@ -2,11 +2,11 @@
 
 import typer
 
+from collapsewatch.asking.check import Finding, Verdict, check_run
+from collapsewatch.asking.reader import ServerReader
+from collapsewatch.asking.service import named_key, service_for
 from collapsewatch.cli import PROGRAMS
 from collapsewatch.errors import CollapsewatchError
-from collapsewatch.importers.check import Finding, Verdict, check_run
-from collapsewatch.importers.reader import ServerReader
-from collapsewatch.importers.service import named_key, service_for
 
 
 def check(named: str, project: str | None, as_json: bool, url: str | None, api_key_env: str | None) -> int:

@@ -1,4 +1,4 @@
-"""Where an import goes: a server that answers, or one that is started on the home folder meanwhile."""
+"""Who is asked, or takes an import: a server that answers, or one started on the home folder meanwhile."""
 
 import fcntl
 import os
@@ -14,10 +14,10 @@ from queue import Empty, SimpleQueue
 from typing import IO
 from urllib.parse import urlsplit
 
+from collapsewatch.asking.errors import AskingFailedError
+from collapsewatch.asking.reader import answers
 from collapsewatch.demo.processes import Child, ChildFailedError, start_child, stop_children
 from collapsewatch.errors import SettingsError
-from collapsewatch.importers.reader import answers
-from collapsewatch.importers.steps import ImportFailedError
 from collapsewatch.settings import DEFAULT_URL, Settings, home_folder, load_settings
 
 _START_SECONDS = 120.0
@@ -38,7 +38,7 @@ class Service:
         """Does nothing while it runs, or when somebody else runs it.
 
         Raises:
-            ImportFailedError: it has ended.
+            AskingFailedError: it has ended.
         """
         if self.child is None:
             return
@@ -46,21 +46,21 @@ class Service:
             if not self.child.check():
                 return
         except ChildFailedError as error:
-            raise ImportFailedError(str(error)) from error
-        raise ImportFailedError(f"the service ended:\n{self.child.last_lines()}")
+            raise AskingFailedError(str(error)) from error
+        raise AskingFailedError(f"the service ended:\n{self.child.last_lines()}")
 
 
 def named_key(variable: str | None) -> str | None:
     """The key in that environment variable; None when none is named.
 
     Raises:
-        ImportFailedError: there is no such variable.
+        AskingFailedError: there is no such variable.
     """
     if variable is None:
         return None
     key = os.environ.get(variable)
     if not key:
-        raise ImportFailedError(f"the environment has no variable {variable}, which should hold the key")
+        raise AskingFailedError(f"the environment has no variable {variable}, which should hold the key")
     return key
 
 
@@ -82,16 +82,16 @@ def service_for(
         is_shared: others may use what is started here, while it is there; else they wait for its end.
 
     Raises:
-        ImportFailedError: the named server does not answer, or none can be started.
+        AskingFailedError: the named server does not answer, or none can be started.
     """
     try:
         settings = load_settings(url=url, api_key=api_key)
         home = home_folder().absolute()
     except (SettingsError, RuntimeError) as error:
-        raise ImportFailedError(str(error)) from error
+        raise AskingFailedError(str(error)) from error
     if url or os.environ.get("COLLAPSEWATCH_URL"):
         if not answers(settings.url):
-            raise ImportFailedError(
+            raise AskingFailedError(
                 f"no server answers at {settings.url}; without --url and COLLAPSEWATCH_URL one is started"
             )
         yield Service(settings)
@@ -113,7 +113,7 @@ def _local_service(
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         starting, using = (home / "import-start.lock").open("ab"), (home / "import-use.lock").open("ab")
     except OSError as error:
-        raise ImportFailedError(f"{home}: {error.strerror}") from error
+        raise AskingFailedError(f"{home}: {error.strerror}") from error
     child = None
     with starting, using:
         try:
@@ -146,7 +146,7 @@ def _wait_for_others(using: IO[bytes], tell: Tell) -> None:
 def _start(home: Path, url: str, tell: Tell, needed: Sequence[str], options: Sequence[str]) -> Child:
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        raise ImportFailedError(
+        raise AskingFailedError(
             f"no server answers at {url}, and to start one here needs {', '.join(missing)}: "
             "pip install 'collapsewatch[server,worker]'"
         )
@@ -177,12 +177,12 @@ def _wait_until_up(child: Child, lines: "SimpleQueue[str]") -> None:
         try:
             has_ended = child.check()
         except ChildFailedError as error:
-            raise ImportFailedError(str(error)) from error
+            raise AskingFailedError(str(error)) from error
         if has_ended:
-            raise ImportFailedError(f"the service ended at once:\n{child.last_lines()}")
+            raise AskingFailedError(f"the service ended at once:\n{child.last_lines()}")
         if page is not None and answers(page):
             return
-    raise ImportFailedError(
+    raise AskingFailedError(
         f"the service did not answer within {_START_SECONDS:.0f} s:\n{child.last_lines()}"
     )
 

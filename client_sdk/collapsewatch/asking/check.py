@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
-from collapsewatch.importers.reader import ServerReader
+from collapsewatch.asking.reader import ServerReader
 
 RULE = "input_dependence"
 """The rule whose critical alert says that reasoning no longer depends on the input."""
