@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from collapsewatch.asking.app import app as reading_app
+
 # fmt: off
 _SERVER = (
     "alembic", "apprise", "cryptography", "fastapi", "httpcore", "numpy", "plotly", "prometheus_client",
@@ -58,9 +60,9 @@ app = typer.Typer(
     name="collapsewatch",
     help="Live monitor for template collapse in RL training of language-model agents.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(reading_app)
 
 
 @app.command(context_settings=_PASS_ON)

@@ -1,20 +1,15 @@
 """`collapsewatch check`: whether a run has raised a critical alert on its input dependence."""
 
 import json
-import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
+from collapsewatch.asking.named import NoSuchRunError, Tell, find_run
 from collapsewatch.asking.reader import ServerReader
 
 RULE = "input_dependence"
 """The rule whose critical alert says that reasoning no longer depends on the input."""
-
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
-"""What the server takes for an id; a name may hold more."""
 
 
 class Verdict(IntEnum):
@@ -47,26 +42,16 @@ class Finding:
         return json.dumps({**asdict(self), "verdict": self.verdict.name, "exit_code": int(self.verdict)})
 
 
-def check_run(reader: ServerReader, named: str, project: str | None, tell: Callable[[str], None]) -> Finding:
+def check_run(reader: ServerReader, named: str, project: str | None, tell: Tell) -> Finding:
     """The finding on the run of this id, else of this name.
 
     Args:
         tell: told when several runs have the name; the one that was heard from last is looked at.
     """
-    run = reader.run(named) if _ID.fullmatch(named) else None
-    if run is None or (project is not None and run["project"] != project):
-        found = [each for each in reader.runs(project) if each["name"] == named]
-        if not found:
-            where = "" if project is None else f" in project {project}"
-            return Finding(Verdict.unknown, f"there is no run {named!r}{where}")
-        latest = max(found, key=lambda each: each["last_seen_at"] or each["updated_at"])
-        if len(found) > 1:
-            tell(
-                f"{len(found)} runs are called {named!r}; this is the one heard from last, {latest['run_id']}"
-            )
-        run = reader.run(latest["run_id"])
-        if run is None:
-            return Finding(Verdict.unknown, f"the run {named!r} is gone")
+    try:
+        run = find_run(reader, named, project, tell)
+    except NoSuchRunError as error:
+        return Finding(Verdict.unknown, str(error))
     return _finding(run, reader.alerts(run["run_id"]))
 
 

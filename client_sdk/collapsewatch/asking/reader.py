@@ -75,6 +75,18 @@ class ServerReader:
         except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
             return []
 
+    def get(self, path: str, **params: Any) -> dict[str, Any] | None:
+        """What the API answers below `/api/v1`; None when there is no such thing.
+
+        Args:
+            path: with its parts quoted.
+            params: of the query; those that are None are left out.
+
+        Raises:
+            AskingFailedError: the server does not answer, or not to such a question.
+        """
+        return self._get(path, {name: value for name, value in params.items() if value is not None})
+
     def _get(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any] | None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -87,7 +99,7 @@ class ServerReader:
                 return answer
             except (httpx.HTTPError, ValueError) as error:
                 if not _may_pass(error) or time.monotonic() > deadline:
-                    raise AskingFailedError(f"{self.url} does not answer: {error}") from error
+                    raise AskingFailedError(f"{self.url} does not answer: {_reason(error)}") from error
             time.sleep(_POLL_SECONDS)
 
 
@@ -95,3 +107,13 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= 500 or error.response.status_code in (408, 429)
     return isinstance(error, httpx.RequestError)
+
+
+def _reason(error: Exception) -> str:
+    """What the server says is wrong, where it says so."""
+    if isinstance(error, httpx.HTTPStatusError):
+        try:
+            return str(error.response.json()["error"]["message"])
+        except (ValueError, KeyError, TypeError):
+            return f"HTTP {error.response.status_code}"
+    return str(error) or type(error).__name__
