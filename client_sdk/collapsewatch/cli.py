@@ -46,6 +46,7 @@ PROGRAMS = {
     "restore": Program("collapsewatch_server.backup_command:restore_app", "server", _SERVER),
     "worker": Program("collapsewatch_worker.main:app", "worker", _WORKER),
     "demo": Program("collapsewatch.demo.main:app", "demo", (*_SERVER, *_WORKER, "rich")),
+    "mcp": Program("collapsewatch.asking.mcp_server:app", "mcp", ("mcp",)),
     "import": Program("collapsewatch.importers.main:app", "import", ("pyarrow",)),
 }
 
@@ -105,6 +106,12 @@ def demo(context: typer.Context) -> None:
 def import_(context: typer.Context) -> None:
     """Turn rollouts that a trainer wrote to disk into a run."""
     run_program("import", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def mcp(context: typer.Context) -> None:
+    """Let an assistant read runs, by the Model Context Protocol."""
+    run_program("mcp", context.args)
 
 
 @app.command()
