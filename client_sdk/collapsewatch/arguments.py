@@ -143,6 +143,20 @@ def finite_values(values: Mapping[str, Any]) -> tuple[list[tuple[str, float]], l
     return kept, problems
 
 
+def flat_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values with mappings among them taken apart: `{"a": {"b": 1}}` becomes `{"a.b": 1}`."""
+    if not isinstance(values, Mapping) or not any(isinstance(value, Mapping) for value in values.values()):
+        return values
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            inner = flat_values(value)
+            flat.update((f"{name}.{key}", entry) for key, entry in inner.items())
+        else:
+            flat[name] = value
+    return flat
+
+
 def why_dropped(problem: InvalidInputError) -> str:
     """Under which name a value that was not taken is counted: NaN and infinity apart from other things."""
     return "values_not_finite" if problem.kind.endswith(_NOT_FINITE) else "values_invalid"

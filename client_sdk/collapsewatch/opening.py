@@ -2,24 +2,36 @@
 
 import logging
 import uuid
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from collapsewatch.arguments import Scorer, scorer_config, validated
 from collapsewatch.boundary import Boundary, is_strict
 from collapsewatch.contracts.runs import AttemptStart, RunStart
+from collapsewatch.current import set_current
 from collapsewatch.errors import InvalidInputError
 from collapsewatch.launcher import Launch, identity, launch_of
+from collapsewatch.mirror import Mirror, mirrored
 from collapsewatch.names import random_run_name
-from collapsewatch.plain import json_config, plain_step
-from collapsewatch.run import Run
+from collapsewatch.plain import described, json_config, plain_step
 from collapsewatch.settings import Mode, Settings, load_settings
+from collapsewatch.training_run import Run
 
 Resume = Literal["allow", "must", "never"]
+_KEPT_OF_WANDB = ("group", "job_type", "notes")
+"""Arguments of `wandb.init` that describe the run: they become entries of its config."""
+_IGNORED_OF_WANDB = frozenset(
+    {
+        "allow_val_change", "anonymous", "config_exclude_keys", "config_include_keys", "dir", "entity",
+        "force", "fork_from", "magic", "monitor_gym", "reinit", "resume_from", "save_code", "settings",
+        "sync_tensorboard", "tensorboard",
+    }
+)  # fmt: skip
+"""Those that say nothing here."""
 
 
 def init(
-    project: str = "default",
+    project: str | None = None,
     name: str | None = None,
     *,
     config: object = None,
@@ -28,9 +40,11 @@ def init(
     api_key: str | None = None,
     scorer: Scorer | None = None,
     run_id: str | None = None,
-    resume: Resume = "allow",
+    resume: Resume | bool | Literal["auto"] | None = "allow",
     from_step: int | None = None,
-    mode: Mode | None = None,
+    mode: Mode | Literal["shared"] | None = None,
+    mirror: Mirror | None = None,
+    **of_wandb: Any,
 ) -> Run:
     """A run that is being sent to the server in the background.
 
@@ -42,6 +56,7 @@ def init(
     What processes that are gone could not send to this server is sent in the background as well.
 
     Args:
+        project: else `COLLAPSEWATCH_PROJECT`, else `"default"`.
         name: a readable one is drawn when it is absent; `run_id` serves when that is given.
         config: hyperparameters: a mapping, dataclass, pydantic model or `argparse.Namespace`.
         url: the server; else `COLLAPSEWATCH_URL`, else the local server.
@@ -54,29 +69,53 @@ def init(
             the run; from the first step that is logged when absent.
         mode: `"offline"` keeps everything on disk until `collapsewatch sync`, `"disabled"` makes every call
             do nothing; else `COLLAPSEWATCH_MODE`, else `"online"`.
+        mirror: with the W&B run that is open in this process: `"from_wandb"` takes over the numbers that it
+            is given, `"to_wandb"` gives it what is measured here, `"both"` does both.
+        of_wandb: further arguments of `wandb.init`: `id` is `run_id`; `group`, `job_type` and `notes` become
+            entries of the config; the others change nothing.
     """
     boundary = Boundary(strict=is_strict())
     with boundary.guard("init", level=logging.ERROR):
-        settings = load_settings(url=url, api_key=api_key, mode=mode)
+        settings = load_settings(url=url, api_key=api_key, mode="online" if mode == "shared" else mode)
         launch = launch_of()
+        run_id = run_id or of_wandb.pop("id", None)
         start = _run_start(
             settings,
             launch,
-            project=project,
-            name=name,
-            config=config,
-            tags=tags,
+            project=(settings.project or "default") if project is None else project,
+            name=settings.name if name is None else name,
+            config=_with_wandb(config, of_wandb),
+            tags=settings.tags if tags is None else tags,
             scorer=scorer,
             run_id=run_id,
-            resume=resume,
+            resume="allow" if resume in (None, True, False, "auto") else resume,
             from_step=from_step,
         )
         if settings.mode != "disabled":
             _warn_scattered(boundary, settings, launch, run_id)
-        return Run(start, settings, boundary, launch)
+        run = Run(start, settings, boundary, launch)
+        set_current(run)
+        with boundary.guard("mirror"):
+            mirrored(run, settings, boundary, mirror or settings.mirror)
+        return run
     # Reached when the block above failed and said why.
     start = RunStart(run_id=uuid.uuid4().hex, project="default", name=random_run_name())
-    return Run(start, Settings(url="", mode="disabled"), boundary)
+    run = Run(start, Settings(url="", mode="disabled"), boundary)
+    set_current(run)
+    return run
+
+
+def _with_wandb(config: object, of_wandb: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with what W&B's arguments say of the run.
+
+    Raises:
+        InvalidInputError: an argument that neither library has.
+    """
+    for name in of_wandb:
+        if name not in _IGNORED_OF_WANDB and name not in _KEPT_OF_WANDB:
+            raise InvalidInputError(f"`init` has no argument {name!r} (given {described(of_wandb[name])})")
+    told = {name: of_wandb[name] for name in _KEPT_OF_WANDB if of_wandb.get(name) is not None}
+    return {**told, **json_config(config)}
 
 
 def _run_start(
@@ -89,7 +128,7 @@ def _run_start(
     tags: Sequence[str] | None,
     scorer: Scorer | None,
     run_id: str | None,
-    resume: Resume,
+    resume: Any,
     from_step: int | None,
 ) -> RunStart:
     """The record that opens the run.

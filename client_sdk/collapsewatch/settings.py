@@ -26,6 +26,11 @@ ENVIRONMENT: dict[str, str] = {
     "COLLAPSEWATCH_SPOOL": "Folder where runs wait to be sent; default: `spool` in the home folder",
     "COLLAPSEWATCH_SPOOL_MAX_BYTES": "What one process may keep there; the oldest rollouts go first; "
     f"default {DEFAULT_SPOOL_BYTES}",
+    "COLLAPSEWATCH_PROJECT": "Project when `init` names none; default `default`",
+    "COLLAPSEWATCH_NAME": "Name of the run when `init` gives none; default: a readable one is drawn",
+    "COLLAPSEWATCH_TAGS": "Tags when `init` gives none, separated by commas",
+    "COLLAPSEWATCH_MIRROR": "What is mirrored with a W&B run of the same process when `init` does not say: "
+    "`from_wandb`, `to_wandb`, `both`; default: nothing",
     "COLLAPSEWATCH_RUN_ID": "Run to open when `init` names none, for processes that log to one run",
     "COLLAPSEWATCH_ATTEMPT_ID": "Which start of the training this is, the same in all its processes; "
     "default: as torchrun or Slurm say, else a new one",
@@ -49,6 +54,10 @@ class Settings:
     """What may wait for an absent server, as uncompressed JSON."""
     run_id: str | None = None
     attempt_id: str | None = None
+    project: str | None = None
+    name: str | None = None
+    tags: tuple[str, ...] | None = None
+    mirror: str | None = None
     retry_seconds: float = 0.5
     """First pause after a failed request; it doubles up to `max_retry_seconds`."""
     max_retry_seconds: float = 15.0
@@ -86,7 +95,15 @@ def load_settings(
         max_spool_bytes=_checked_bytes(environ.get("COLLAPSEWATCH_SPOOL_MAX_BYTES")),
         run_id=environ.get("COLLAPSEWATCH_RUN_ID") or None,
         attempt_id=environ.get("COLLAPSEWATCH_ATTEMPT_ID") or None,
+        project=environ.get("COLLAPSEWATCH_PROJECT") or None,
+        name=environ.get("COLLAPSEWATCH_NAME") or None,
+        tags=_tags(environ.get("COLLAPSEWATCH_TAGS")),
+        mirror=environ.get("COLLAPSEWATCH_MIRROR") or None,
     )
+
+
+def _tags(given: str | None) -> tuple[str, ...] | None:
+    return tuple(tag.strip() for tag in given.split(",") if tag.strip()) if given else None
 
 
 def _spool_root(environ: Mapping[str, str]) -> Path | None:

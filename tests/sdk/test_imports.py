@@ -34,6 +34,10 @@ HEAVY = {
         "import collapsewatch",
         "from collapsewatch import *",
         "import collapsewatch.cli",
+        "import collapsewatch as c; c.filters, c.scoring, c.run, c.config, c.summary",
+        "import collapsewatch.forwarders",
+        "import collapsewatch.integrations.verl, collapsewatch.integrations.ragen",
+        "import collapsewatch.integrations.openrlhf, collapsewatch.integrations.prime_rl",
         "import collapsewatch\nrun = collapsewatch.init(url='http://127.0.0.1:1')\n"
         "run.log_rollouts(1, prompts=['a'], responses=['b'])\nrun.log({'a': 1})\nrun.finish(0.2)",
     ],

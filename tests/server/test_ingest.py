@@ -212,6 +212,14 @@ def test_an_update_changes_what_is_given_alone(live: LiveServer) -> None:
     assert live.get(f"/runs/{run_id}")["state"] == "finished"
 
 
+def test_entries_of_the_config_may_come_later(live: LiveServer) -> None:
+    run_id = live.start_run(config={"lr": 0.5, "seed": 1})
+    update = {"config": {"seed": 2, "model": {"layers": 4}}}
+    assert live.ingest("PATCH", f"/runs/{run_id}", json=update).status_code == 200
+    assert live.ingest("PATCH", f"/runs/{run_id}", json={"config": {}}).status_code == 200
+    assert live.get(f"/runs/{run_id}")["config"] == {"lr": 0.5, "seed": 2, "model": {"layers": 4}}
+
+
 def test_keys_open_their_own_doors_alone(live: LiveServer) -> None:
     keyring = live.services.keyring
     run_id = live.start_run(project="mine")

@@ -70,6 +70,8 @@ class RunUpdate(WireModel):
     state: RunState | None = None
     """`running`, `finished` or `failed`."""
     scorer: ScorerConfig | None = None
+    config: dict[str, JsonValue] | None = None
+    """Hyperparameters to add, or to put in the place of those of the same names."""
     writer_id: Identifier | None = None
     """Whose state it is. With several writers the run ends when the last of its newest attempt has ended."""
 

@@ -12,6 +12,7 @@ filtered.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ class TracesFormat(StepFolder):
         # An asynchronous batch mixes policies; the oldest one has seen the least.
         policy = str(min(versions)) if versions else None
         return Step(files.number, rollouts, Place(files.paths[0]), means.values(), policy)
+
+
+def episode_rollouts(record: Mapping[str, Any]) -> list[Rollout]:
+    """The rollouts of one episode, or trace, that trains the policy; those that failed are left out."""
+    rollouts = []
+    for trace in _traces(record):
+        with suppress(BadRowError):
+            rollout = _rollout(trace, record)
+            if rollout is not None:
+                rollouts.append(rollout)
+    return rollouts
 
 
 def _file(step_folder: Path, reading: Reading) -> tuple[Path, ...]:

@@ -89,12 +89,16 @@ class RunIntake:
         if update.state is not None and update.state not in _SAID_BY_CLIENTS:
             message = f"the server itself sees that a run is {update.state}"
             raise InvalidBody(message, [wrong("state", "not for clients to say", update.state)])
-        if update.state is not None or update.scorer is not None:
+        if update.state is not None or update.scorer is not None or update.config:
             with self._database.write_session() as session:
                 runs.lock(session, run.id)
                 becomes = runs.state_of(session, run.id)
                 if update.scorer is not None:
                     runs.change(session, run.id, scorer=update.scorer.model_dump(mode="json"))
+                if update.config:
+                    # Read under the lock: several processes may set entries at once.
+                    present, _ = runs.named(session, run.id)
+                    runs.change(session, run.id, config={**present.config, **update.config})
                 if update.state is not None:
                     becomes = signs.ended(session, run, update.writer_id, str(update.state), late=late)
                 data = {"run_id": run.run_id, "project": project, "state": becomes}

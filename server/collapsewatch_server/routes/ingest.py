@@ -64,7 +64,7 @@ async def update_run(
     body: Annotated[RunUpdate, Depends(data_of(RunUpdate))],
     late: Late = False,
 ) -> RunReceipt:
-    """Changes a run's state or scorer; what is not given stays as it is."""
+    """Changes a run's state, scorer or config entries; what is not given stays as it is."""
     return await place.write(partial(services.runs.update_run, late=late), opened.run, opened.project, body)
 
 

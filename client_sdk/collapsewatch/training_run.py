@@ -1,8 +1,9 @@
 """The run: what a trainer holds."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
+from threading import Event
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -11,6 +12,7 @@ from collapsewatch.arguments import (
     Column,
     Scorer,
     finite_values,
+    flat_values,
     range_argument,
     scorer_config,
     shard_argument,
@@ -31,9 +33,10 @@ from collapsewatch.contracts.runs import RunStart, RunState, RunUpdate
 from collapsewatch.delivery import Delivery, End
 from collapsewatch.encoding import batch_json, point_json
 from collapsewatch.errors import DeliveryError, InvalidInputError
+from collapsewatch.handles import RunConfig, RunSummary
 from collapsewatch.launcher import Launch
 from collapsewatch.lifetime import open_runs
-from collapsewatch.plain import plain_step, plain_value
+from collapsewatch.plain import json_config, plain_step, plain_value
 from collapsewatch.ready import MAX_VALUES_PER_POINT, ready_values
 from collapsewatch.reentry import one_at_a_time
 from collapsewatch.settings import Settings
@@ -63,14 +66,23 @@ class Run:
         self.url = f"{settings.url}/#/runs/{self.id}" if settings.url else ""
         """Page of this run; empty when the settings were unusable."""
         self._boundary = boundary
+        self.config = RunConfig(start.config, self._update_config)
+        """Hyperparameters, as entries or attributes."""
+        self.summary = RunSummary({}, self.log)
+        """The last value of every metric that this process has logged."""
         # What is logged without a step must not make a resumed attempt replay the run from its beginning.
         self._last_step = 0 if start.attempt is None else start.attempt.from_step or 0
+        self._counts_steps = True
+        """No step was named so far, so that each call of `log` is a step."""
         self._state: Literal["open", "finished", "forked"] = "open"
         self._writer_id = start.writer_id
         # A random id for each batch would be a system call for each.
         self._batch_numbers = count()
         self._delivery: Delivery | None = None
         self._alerts: AlertWatch | None = None
+        self.ended = Event()
+        """Set once the run takes nothing in any more."""
+        self._before_end: list[Callable[[], None]] = []
         if settings.mode == "online":
             self._alerts = AlertWatch(self.id, settings, boundary)
         if settings.mode != "disabled":
@@ -87,6 +99,11 @@ class Run:
         the disk), closed (after `finish`, or in a forked child).
         """
         return self._boundary.dropped
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes anything in: not after `finish`, and not in a forked child."""
+        return self._state == "open"
 
     @one_at_a_time
     def log_rollouts(
@@ -164,18 +181,20 @@ class Run:
                 shard=shard_argument(shard),
             )
             self._delivery_now.append_body(RecordKind.batch, body, 1, logged_at)
-            self._last_step = number
+            self._last_step, self._counts_steps = number, False
 
     @one_at_a_time
-    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+    def log(self, values: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
         """Hands over plain numbers of one step, such as success rate or KL.
 
         A value that is no finite number is dropped and counted; the others go. A value logged again for the
-        same step replaces the first.
+        same step replaces the first. A mapping among the values adds its entries as `name.entry`.
 
         Args:
             values: name → number; whatever `float()` takes, text excepted.
-            step: the step last named to this run when absent; before any was named, `from_step` or 0.
+            step: the step last named to this run when absent; as long as none was named, each call is a step,
+                counted from `from_step` or 0.
+            commit: False keeps such a step open for the next call.
         """
         delivery = self._delivery
         if delivery is None or self._state != "open":
@@ -183,13 +202,17 @@ class Run:
             return
         # As good as the context manager, which would take longer to come and go than the writing does.
         try:
-            number = self._last_step if step is None else plain_step(step)
+            if step is None:
+                number = self._last_step
+            else:
+                number, self._counts_steps = plain_step(step), False
             ready = ready_values(values)
             if ready is not None:
                 logged_at = CLOCK.now()
                 body = point_json(number, ready, logged_at)
                 delivery.append_body(RecordKind.scalars, body, len(ready), logged_at)
-                self._last_step = number
+                self._last_step = number + 1 if self._counts_steps and commit is not False else number
+                self.summary.note(ready)
                 return
         except Exception as error:
             if not self._boundary.catch(error, "log", "values_invalid", _num_values(values)):
@@ -197,12 +220,13 @@ class Run:
             return
         problems: list[InvalidInputError] = []
         with self._boundary.guard("log", reason="values_invalid", count=_num_values(values)):
-            kept, problems = finite_values(values)
+            kept, problems = finite_values(flat_values(values))
             for start in range(0, len(kept), MAX_VALUES_PER_POINT):
                 chunk = dict(kept[start : start + MAX_VALUES_PER_POINT])
                 point = validated(ScalarPoint, step=number, values=chunk, logged_at=CLOCK.now())
                 self._append(RecordKind.scalars, point, len(point.values))
-            self._last_step = number
+            self._last_step = number + 1 if self._counts_steps and commit is not False else number
+            self.summary.note(dict(kept))
         for problem in problems:
             self._boundary.refuse("log", problem, reason=why_dropped(problem))
 
@@ -227,6 +251,16 @@ class Run:
         with self._boundary.guard("set_scorer", reason="updates_invalid"):
             config = scorer_config(scorer, checkpoint=checkpoint, **options)
             self._append(RecordKind.update, RunUpdate(scorer=config))
+
+    def _update_config(self, values: Mapping[str, Any]) -> None:
+        if not self._is_sending("updates"):
+            return
+        with self._boundary.guard("config", reason="updates_invalid"):
+            self._append(RecordKind.update, validated(RunUpdate, config=json_config(values)))
+
+    def before_end(self, callback: Callable[[], None]) -> None:
+        """Has a function called by `finish`, when all is sent."""
+        self._before_end.append(callback)
 
     def on_alert(self, callback: AlertCallback, *, severity: Severity = "warning") -> None:
         """Has a function called with each `Alert` on this run that opens, gets graver or is resolved.
@@ -270,13 +304,17 @@ class Run:
         if self._state != "open":
             return
         self._state = "finished"
+        self.ended.set()
         if self._alerts is not None:
             self._alerts.close()
         if self._delivery is None:
             return
         with self._boundary.guard("finish"):
             last = RunUpdate(state=RunState(state), writer_id=self._writer_id)
-            self._tell_end(self._delivery.end(last, timeout_seconds))
+            end = self._delivery.end(last, timeout_seconds)
+            for each in self._before_end:
+                each()
+            self._tell_end(end)
 
     def __enter__(self) -> Self:
         return self
