@@ -72,8 +72,9 @@ class Delivery:
         self.append(RecordKind.start, start)
         if mode == "online":
             # Here and not in the thread that needs it: a trainer that forks while another thread imports
-            # leaves its child a half-made module.
-            import_module("httpx")
+            # leaves its child a half-made module. httpx imports the others when it makes its first client.
+            for module in ("httpx", "httpcore", "certifi"):
+                import_module(module)
             self._heart = Heart(self._spool, settings, rank=rank, dropped=lambda: boundary.dropped)
             self._sender = Sender(self._spool, settings, boundary, on_accepted=self._on_accepted)
             self._settings = settings
