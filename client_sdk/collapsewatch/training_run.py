@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from threading import Event
 from types import TracebackType
@@ -40,16 +41,17 @@ from collapsewatch.plain import json_config, plain_step, plain_value
 from collapsewatch.ready import MAX_VALUES_PER_POINT, ready_values
 from collapsewatch.reentry import one_at_a_time
 from collapsewatch.settings import Settings
+from collapsewatch.showing import Shown, display, shown
 from collapsewatch.spool import RecordKind
 
 
 class Run:
     """One training run. Open it with `init`; use it as a context manager, or call `finish`.
 
-    No method raises into training code or waits for the network, `finish` aside, which waits for a bounded
-    time. What a call was given is on disk when it returns and survives the process; it is sent from there,
-    by this process or a later one. What will never be sent is logged on the logger `collapsewatch`, once per
-    sort, and counted in `dropped`.
+    No method raises into training code or waits for the network, `finish` and `show` aside, which wait for a
+    bounded time. What a call was given is on disk when it returns and survives the process; it is sent from
+    there, by this process or a later one. What will never be sent is logged on the logger `collapsewatch`,
+    once per sort, and counted in `dropped`.
     Any thread may call it, and so may a signal's handler: what it calls in the middle of another call is done
     at the end of that one. In a forked child it does nothing: the run belongs to the process that opened it.
     """
@@ -70,6 +72,8 @@ class Run:
         """Hyperparameters, as entries or attributes."""
         self.summary = RunSummary({}, self.log)
         """The last value of every metric that this process has logged."""
+        self._settings = settings
+        self._shown: Shown | None = None
         # What is logged without a step must not make a resumed attempt replay the run from its beginning.
         self._last_step = 0 if start.attempt is None else start.attempt.from_step or 0
         self._counts_steps = True
@@ -288,6 +292,43 @@ class Run:
             with self._boundary.guard("should_stop"):
                 return self._alerts.should_stop(severity, rules)
         return False
+
+    def show(
+        self, *, height: int = 720, days: float = 30, snapshot: bool = False, timeout_seconds: float = 10.0
+    ) -> Shown:
+        """Shows the run's page in the notebook that this runs in, and gives its link.
+
+        The first call makes a read-only link for the run alone, which the page lists under Settings and can
+        end; later calls use it again. Waits for the server for at most `timeout_seconds`.
+
+        Args:
+            height: of the frame, in pixels.
+            days: after which the link ends, 366 at most.
+            snapshot: show the run as it is now, instead of as it goes on; makes a new link each time.
+        """
+        page = Shown("", "see the log", height)
+        with self._boundary.guard("show"):
+            known = None if snapshot else self._shown
+            page = (
+                replace(known, height=height)
+                if known is not None
+                else self._link(height=height, days=days, snapshot=snapshot, timeout_seconds=timeout_seconds)
+            )
+            if page.url and not snapshot:
+                self._shown = page
+            display(page)
+        return page
+
+    def _link(self, *, height: int, days: float, snapshot: bool, timeout_seconds: float) -> Shown:
+        return shown(
+            self._settings,
+            self.id,
+            self.name,
+            height=height,
+            days=days,
+            snapshot=snapshot,
+            timeout_seconds=timeout_seconds,
+        )
 
     @one_at_a_time
     def finish(

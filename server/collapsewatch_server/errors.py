@@ -145,9 +145,41 @@ class ChannelNotFound(ServerError):
         super().__init__(message, [wrong("channel_id", "no such channel", channel_id)])
 
 
+class ShareNotFound(ServerError):
+    status_code = 404
+    code = "share_not_found"
+
+
+class NotShared(ServerError):
+    """It may be there, but the link does not show it; whoever has the link cannot tell the two apart."""
+
+    status_code = 404
+    code = "not_shared"
+
+
+class ChartNotFound(ServerError):
+    status_code = 404
+    code = "chart_not_found"
+
+
+class ShareConflict(ServerError):
+    status_code = 409
+    code = "share_conflict"
+
+
+class ShareEnded(ServerError):
+    status_code = 410
+    code = "share_ended"
+
+
 class StepNotFound(ServerError):
     status_code = 404
     code = "step_not_found"
+
+
+class RolloutNotFound(ServerError):
+    status_code = 404
+    code = "rollout_not_found"
 
 
 class RunConflict(ServerError):

@@ -8,6 +8,8 @@ from collapsewatch_server.alerting.rules import RuleBook
 from collapsewatch_server.alerts.watch import Limits
 from collapsewatch_server.auth import Keyring, Purpose
 from collapsewatch_server.backup.upgrades import back_up_before_upgrade
+from collapsewatch_server.curation.deletions import Deletions
+from collapsewatch_server.curation.desk import RunDesk
 from collapsewatch_server.db import Database
 from collapsewatch_server.events import EventHub, RedisBell
 from collapsewatch_server.inbox.standing import Standing
@@ -30,11 +32,21 @@ from collapsewatch_server.queue.leases import JobQueue
 from collapsewatch_server.reading.alert_traces import AlertTraceReading
 from collapsewatch_server.reading.alerts import AlertReading
 from collapsewatch_server.reading.answers import Reading
+from collapsewatch_server.reading.compare import Comparison
+from collapsewatch_server.reading.rollout_finding import RolloutSearch
+from collapsewatch_server.reading.rollouts import RolloutReading
+from collapsewatch_server.reading.run_list import RunListReading
 from collapsewatch_server.reading.service import ServiceReading
+from collapsewatch_server.reading.steps import StepReading
+from collapsewatch_server.reading.templates import TemplateReading
 from collapsewatch_server.repeating import Repeated
+from collapsewatch_server.reporting.drawing import Drawing
+from collapsewatch_server.reporting.series import SeriesExport
 from collapsewatch_server.results.writer import Results
 from collapsewatch_server.retention import SECONDS_BETWEEN_LOOKS, Retention
 from collapsewatch_server.settings import ServerSettings
+from collapsewatch_server.sharing.desk import SECONDS_BETWEEN_LOOKS as SHARE_SECONDS
+from collapsewatch_server.sharing.desk import ShareDesk
 from collapsewatch_server.web.gate import IntakeGate, beat_gate, work_gate
 
 _BUSY_SECONDS = 15.0
@@ -65,16 +77,26 @@ class Services:
     queue: JobQueue
     results: Results
     reading: Reading
+    steps: StepReading
+    comparison: Comparison
+    run_list: RunListReading
+    run_desk: RunDesk
     heartbeats: Heartbeats
     standing: Standing
     watch: Watch
     service: ServiceReading
     alerts: AlertReading
     alert_traces: AlertTraceReading
+    rollouts: RolloutReading
+    rollout_search: RolloutSearch
+    templates: TemplateReading
     desk: AlertDesk
     rules: RuleBook
     channels: ChannelDesk
     notifier: Notifier
+    shares: ShareDesk
+    exports: SeriesExport
+    drawing: Drawing
     meters: Meters
     repeated: tuple[Repeated, ...]
     """What runs beside the requests."""
@@ -101,10 +123,25 @@ class Services:
     def close(self) -> None:
         """Gives all connections back."""
         self.notifier.close()
+        self.shares.snapshots.close()
         if self.bell is not None:
             self.bell.close()
         self.feed.close()
         self.database.close()
+
+
+@dataclass(frozen=True)
+class FrozenServices:
+    """What reads a snapshot instead of the runs as they are now; nothing here can change anything."""
+
+    settings: ServerSettings
+    database: Database
+    blobs: BlobStore
+    reading: Reading
+    comparison: Comparison
+    steps: StepReading
+    exports: SeriesExport
+    drawing: Drawing
 
 
 def build_services(settings: ServerSettings) -> Services:
@@ -131,9 +168,16 @@ def build_services(settings: ServerSettings) -> Services:
         shard_wait_seconds=settings.shard_wait_seconds,
     )
     watch = Watch(database, ring, earshot, limits)
-    results = Results(database, ring)
+    results = Results(database, ring, blobs)
     channels, notifier = _channels(settings, database)
     desk = AlertDesk(database, ring)
+    reading = Reading(database)
+    sharing = ShareDesk(
+        database,
+        blobs,
+        lambda frozen: _frozen(settings, frozen, blobs),
+        public_url=settings.public_url,
+    )
     return Services(
         settings=settings,
         gate=IntakeGate(max_bytes=settings.max_intake_bytes, max_requests=settings.max_intake_requests),
@@ -151,26 +195,52 @@ def build_services(settings: ServerSettings) -> Services:
         scalars=ScalarIntake(database, ring),
         queue=queue,
         results=results,
-        reading=Reading(database),
+        reading=reading,
+        steps=StepReading(database),
+        comparison=Comparison(database),
+        run_list=RunListReading(database),
+        run_desk=RunDesk(database, ring),
         heartbeats=Heartbeats(database, earshot, fresh_seconds=min(5.0, settings.stall_seconds / 10)),
         standing=Standing(database),
         watch=watch,
         service=ServiceReading(database, settings.effective_blob_url, limits),
         alerts=AlertReading(database),
         alert_traces=AlertTraceReading(database, blobs),
+        rollouts=RolloutReading(database, blobs),
+        rollout_search=RolloutSearch(database, blobs),
+        templates=TemplateReading(database, blobs),
         desk=desk,
         rules=RuleBook(database, ring),
         channels=channels,
         notifier=notifier,
+        shares=sharing,
+        exports=SeriesExport(database),
+        drawing=Drawing(reading),
         meters=Meters(),
         repeated=(
             Repeated("reconciler", queue.reconcile, settings.reconcile_seconds),
             Repeated("watch", watch.look, settings.watch_seconds),
             Repeated("snoozes", desk.look, settings.watch_seconds),
             Repeated("late folds", results.late.look, settings.reconcile_seconds),
+            Repeated("deletions", Deletions(database, blobs).look, settings.watch_seconds),
             Repeated("retention", Retention(database).look, SECONDS_BETWEEN_LOOKS),
+            Repeated("shares", sharing.look, SHARE_SECONDS),
             Repeated("notifier", notifier.look, settings.notify_seconds),
         ),
+    )
+
+
+def _frozen(settings: ServerSettings, frozen: Database, blobs: BlobStore) -> FrozenServices:
+    reading = Reading(frozen)
+    return FrozenServices(
+        settings=settings,
+        database=frozen,
+        blobs=blobs,
+        reading=reading,
+        comparison=Comparison(frozen),
+        steps=StepReading(frozen),
+        exports=SeriesExport(frozen),
+        drawing=Drawing(reading),
     )
 
 

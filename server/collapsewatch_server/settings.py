@@ -82,7 +82,7 @@ class ServerSettings(BaseSettings):
     notify_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
     """How often changes of alerts are looked for that channels have to be told of."""
     public_url: Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")] | None = None
-    """Address under which people reach the page, for links in messages; messages have none when absent."""
+    """Address under which people reach the page, for shared links and for those in messages."""
     allow_private_channels: bool = False
     """Let channels reach every address, also those of the own network and of this machine."""
     channel_hosts: Annotated[tuple[str, ...], NoDecode] = ()

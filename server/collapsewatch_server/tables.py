@@ -67,11 +67,22 @@ class ApiKey(Base):
 
 class Run(Base):
     __tablename__ = "runs"
+    __table_args__ = (
+        Index(
+            "ix_runs_deleted",
+            "id",
+            sqlite_where=text("deleted_at IS NOT NULL"),
+            postgresql_where=text("deleted_at IS NOT NULL"),
+        ),
+    )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
     run_id: Mapped[str] = mapped_column(unique=True)
     project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"), index=True)
     name: Mapped[str]
+    """What people read; they may change it."""
+    given_name: Mapped[str]
+    """What the trainer calls it. Whoever resumes the run says this name, whatever people made of it."""
     config: Mapped[Json]
     tags: Mapped[list[Any]]
     scorer: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
@@ -84,6 +95,12 @@ class Run(Base):
     """Last sign of life: a heartbeat of a living writer, or data."""
     last_data_at: Mapped[float | None]
     """Last batch or scalars: a trainer that hangs still has a heartbeat."""
+    notes: Mapped[str] = mapped_column(default="")
+    """What people wrote about it."""
+    archived_at: Mapped[float | None]
+    """When somebody put it away; it is complete, and left out of the list."""
+    deleted_at: Mapped[float | None]
+    """When somebody deleted it. Nobody finds it by its id any more, and its rows go bit by bit."""
 
 
 class Attempt(Base):
@@ -162,6 +179,8 @@ class Batch(Base):
         UniqueConstraint("run_pk", "batch_id"),
         Index(None, "run_pk", "step"),
         Index(None, "job_pk"),
+        # Without it, each attempt that goes has the whole table read for rows that still name it.
+        Index(None, "attempt_pk"),
     )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
@@ -231,7 +250,7 @@ class BatchResult(Base):
     """What a worker found out about a whole batch."""
 
     __tablename__ = "batch_results"
-    __table_args__ = (Index(None, "run_pk", "step"),)
+    __table_args__ = (Index(None, "run_pk", "step"), Index(None, "attempt_pk"))
 
     batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"), primary_key=True, autoincrement=False)
     run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
@@ -252,6 +271,17 @@ class BatchResult(Base):
     created_at: Mapped[float]
 
 
+class BatchTokens(Base):
+    """Where the log-probs lie that a scorer gave to single tokens of a batch: too many for the database."""
+
+    __tablename__ = "batch_tokens"
+    __table_args__ = (Index(None, "run_pk"),)
+
+    batch_pk: Mapped[int] = mapped_column(ForeignKey("batches.id"), primary_key=True, autoincrement=False)
+    run_pk: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    blob_key: Mapped[str]
+
+
 class EvaluationRow(Base):
     """One scope of one scored batch, and what the fold in step order made of it."""
 
@@ -259,6 +289,7 @@ class EvaluationRow(Base):
     __table_args__ = (
         UniqueConstraint("batch_pk", "scope"),
         Index(None, "run_pk", "scope", "step"),
+        Index(None, "attempt_pk"),
         Index(
             "ix_evaluations_alert_moves",
             "run_pk",

@@ -127,7 +127,7 @@ def test_the_parts_of_a_step_are_read_together(quiet: LiveServer, monkeypatch: p
     found = quiet.get(f"/alerts/{alert_id}/traces")
     assert [one["group_ids"] for one in found["prompts"]] == [["g2"], ["g3"]]
     assert found["reason"] == "parts of the batch of step 1 are missing here: 1 of 3 no longer stored"
-    monkeypatch.setattr("collapsewatch_server.reading.alert_traces._MAX_PARTS", 2)
+    monkeypatch.setattr("collapsewatch_server.reading.stored_batches._MAX_PARTS", 2)
     found = quiet.get(f"/alerts/{alert_id}/traces")
     assert found["reason"].endswith("1 of 3 no longer stored; 1 of 3 beyond the first 2")
 

@@ -197,7 +197,7 @@ def test_scalars_become_a_series_and_a_later_value_replaces_the_first(live: Live
     )
 
     series = live.get(f"/runs/{run_id}/series", scope="trainer", metric="success")["series"]["success"]
-    assert series == {"steps": [1, 2], "values": [0.25, 0.75], "low": [None, None], "high": [None, None]}
+    assert series == {"steps": [1, 2], "values": [0.25, 0.75], "low": None, "high": None, "num_points": 2}
     assert live.get(f"/runs/{run_id}")["latest"]["success"] == 0.75
 
 

@@ -13,7 +13,7 @@ from collapsewatch_server.alert_tables import AlertChange, AlertThread
 from collapsewatch_server.db import Database
 from collapsewatch_server.migrations import UnknownSchema, _config, newest_revision, upgrade
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.tables import AlertRow, Base
+from collapsewatch_server.tables import AlertRow, Base, Run
 
 NEW: dict[str, Any] = {"rule": "r", "severity": "info", "state": "open", "num_changes": 0}
 
@@ -99,4 +99,23 @@ def test_alerts_of_the_first_schema_get_items_of_which_nobody_is_told(database_u
     with database.write_session() as session:
         # New rows find ids of their own.
         session.add(AlertThread(**NEW, alert_id=3))
+    database.close()
+
+
+def test_runs_of_an_earlier_schema_are_resumed_under_the_name_that_they_have(database_url: str) -> None:
+    database = Database(database_url)
+    with database.engine.begin() as connection:
+        command.upgrade(_config(connection), "0003")
+        connection.execute(text("INSERT INTO projects (id, name, created_at) VALUES (1, 'p', 1)"))
+        connection.execute(
+            text(
+                "INSERT INTO runs (id, run_id, project_id, name, config, tags, state, created_at, "
+                "updated_at) VALUES (1, 'r', 1, 'grpo', '{}', '[]', 'running', 1, 1)"
+            )
+        )
+    upgrade(database.engine)
+    with database.read_session() as session:
+        run = session.execute(select(Run)).scalar_one()
+    assert (run.name, run.given_name, run.notes) == ("grpo", "grpo", "")
+    assert (run.archived_at, run.deleted_at) == (None, None)
     database.close()

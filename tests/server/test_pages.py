@@ -72,3 +72,33 @@ def test_the_api_page_shows_every_route_and_loads_nothing(live: LiveServer) -> N
         assert path in html
     assert "<script" not in html
     assert not re.search(r'(?:src|href)="https?:', html)
+
+
+def test_the_files_of_an_edition_are_asked_for_once(live: LiveServer) -> None:
+    page = live.http.get("/").text
+    edition = re.search(r'src="/static/(v-[0-9a-f]{16})/js/app.js"', page)
+    assert edition is not None
+    for path in ("js/app.js", "js/live_worker.js", "css/base.css"):
+        response = live.http.get(f"/static/{edition[1]}/{path}")
+        assert response.status_code == 200
+        assert "immutable" in response.headers["cache-control"]
+        assert response.content == live.http.get(f"/static/{path}").content
+    # A page of an edition that is no more still gets what there is, and keeps none of it.
+    other = live.http.get("/static/v-0123456789abcdef/js/app.js")
+    assert (other.status_code, other.headers["cache-control"]) == (200, "no-cache")
+    assert live.http.get("/static/v-0123456789abcdef/js/nothing.js").status_code == 404
+    assert live.http.get("/static/v-0123456789abcdef/../../main.py").status_code == 404
+
+
+def test_the_page_names_all_its_modules_ahead(live: LiveServer) -> None:
+    page = live.http.get("/").text
+    ahead = set(re.findall(r'<link rel="modulepreload" href="/static/v-[0-9a-f]{16}/([^"]+)"', page))
+    assert {"js/app.js", "js/views/run.js", "js/figures/lines.js"} <= ahead
+    assert not {"js/theme-boot.js", "js/shared_app.js", "js/live_worker.js"} & ahead
+
+
+def test_the_page_knows_the_newest_event(live: LiveServer) -> None:
+    live.start_run()
+    newest = live.services.reading.kept_event_ids()[1]
+    assert newest > 0
+    assert f'<html data-last-event-id="{newest}" ' in live.http.get("/").text

@@ -58,7 +58,13 @@ def test_a_result_becomes_series_intervals_and_labels(quiet: LiveServer) -> None
     run_id = quiet.start_run()
     quiet.score(run_id, 4, result_body(0.6))
     series = quiet.get(f"/runs/{run_id}/series", metric=["retrieval_skill", "ragen/mi_estimate"])["series"]
-    assert series["retrieval_skill"] == {"steps": [4], "values": [0.6], "low": [0.55], "high": [0.65]}
+    assert series["retrieval_skill"] == {
+        "steps": [4],
+        "values": [0.6],
+        "low": [0.55],
+        "high": [0.65],
+        "num_points": 1,
+    }
     assert series["ragen/mi_estimate"]["values"] == [0.2]
     batch = quiet.get(f"/runs/{run_id}/series", scope="batch")["series"]
     assert batch["valid_reasoning_rate"]["values"] == [1.0]

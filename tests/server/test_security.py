@@ -47,6 +47,14 @@ def test_every_answer_carries_the_security_headers(live: LiveServer, path: str) 
     assert "access-control-allow-origin" not in headers
 
 
+def test_the_page_of_a_link_may_be_framed(live: LiveServer) -> None:
+    headers = live.http.get(f"/s/{'x' * 32}").headers
+    assert "frame-ancestors *" in headers["content-security-policy"]
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "x-frame-options" not in headers
+    assert live.http.get("/").headers["x-frame-options"] == "DENY"
+
+
 def test_another_origin_may_not_retry_a_job(live: LiveServer) -> None:
     run_id = live.start_run()
     live.send_batch(run_id, 1)

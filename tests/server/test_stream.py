@@ -184,3 +184,19 @@ def test_a_bad_event_id_is_refused(start_server: Any) -> None:
     live = start_server()
     for value in ("-1", "x", str(2**70)):
         assert live.call("GET", "/stream", headers={"Last-Event-ID": value}).status_code == 422
+
+
+def test_who_missed_more_than_it_wants_to_hear_begins_anew(
+    quiet: LiveServer, listen: Callable[..., Any], wait_until: Any
+) -> None:
+    quiet.start_run()
+    first = quiet.services.reading.kept_event_ids()[1]
+    for _ in range(3):
+        quiet.start_run()
+    newest = quiet.services.reading.kept_event_ids()[1]
+    assert newest - first == 3
+    patient = listen(quiet, params={"last_event_id": first, "max_missed": 3})
+    hurried = listen(quiet, params={"last_event_id": first, "max_missed": 2})
+    wait_until(lambda: len(patient.events) == 3 and len(hurried.events) == 1, "both have heard")
+    assert patient.names() == ["run", "run", "run"]
+    assert hurried.events == [Event("hello", newest, {"last_event_id": newest})]

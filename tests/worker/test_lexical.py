@@ -17,7 +17,6 @@ from collapsewatch_worker.scoring.lexical import (
     lexical_scores,
     lexical_texts,
     without_copied_runs,
-    words_of,
 )
 
 DATA = Path(__file__).parents[1] / "data"
@@ -125,11 +124,6 @@ def test_one_letter_words_numbers_and_signs_count() -> None:
     scores = lexical_scores(["so x", "it is 7", "hash # there"], prompts, np.array([0, 1, 0]), method=PROMPT)
 
     assert scores.argmax(axis=1).tolist() == [0, 1, 0]
-    assert words_of("I am at 4,2 左上") == ["i", "am", "at", "4", ",", "2", "左", "上"]
-
-
-def test_special_tokens_and_tags_are_no_words() -> None:
-    assert words_of("<bos> go <think> up</think><|im_end|> a < b") == ["go", "up", "a", "<", "b"]
 
 
 def test_copied_runs_are_taken_out_whatever_prompt_they_come_from() -> None:

@@ -20,6 +20,7 @@ from collapsewatch_worker.remote import http_calls
 from collapsewatch_worker.remote.engines import EngineKind, remote_model
 from collapsewatch_worker.remote.patience import Patience
 from collapsewatch_worker.scoring.engine import cross_log_probs
+from collapsewatch_worker.scoring.own_tokens import OwnTokens
 from tests.worker.engine_server import EngineServer, SglangServer, VllmServer, npy_in_base64, remote
 from tests.worker.job_server import free_port
 
@@ -80,6 +81,16 @@ def test_scores_equal_those_of_the_model_itself(server: EngineServer, model: Pre
     scores_RP = remote(server).cross_log_probs(PROMPTS, REASONINGS, temperature=1.0)
     np.testing.assert_allclose(scores_RP, expected_RP, atol=1e-4, rtol=0)
     assert np.ptp(expected_RP[0, :3]) > 0.1  # or a mixed-up order would pass
+
+
+def test_each_token_is_told_under_its_rows_own_prompt(server: EngineServer, model: PreTrainedModel) -> None:
+    own_R = np.arange(len(REASONINGS)) % len(PROMPTS)
+    here, there = OwnTokens(own_R), OwnTokens(own_R)
+    cross_log_probs(model, PROMPTS, REASONINGS, note=here.note)
+    remote(server).cross_log_probs(PROMPTS, REASONINGS, temperature=1.0, note=there.note)
+    assert there.log_probs.keys() == here.log_probs.keys()
+    for row, log_probs_T in there.log_probs.items():
+        np.testing.assert_allclose(log_probs_T, here.log_probs[row], atol=1e-4, rtol=0)
 
 
 def test_a_prompt_and_a_reasoning_that_come_twice_are_asked_for_once(sglang: SglangServer) -> None:

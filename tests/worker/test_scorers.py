@@ -28,6 +28,7 @@ from collapsewatch_worker.metrics.arrays import Floats
 from collapsewatch_worker.models.checkpoints import Checkpoints
 from collapsewatch_worker.process import process
 from collapsewatch_worker.scorers import ScoringModel
+from collapsewatch_worker.scoring.own_tokens import TokenNote
 from collapsewatch_worker.settings import WorkerSettings
 from tests.worker.batches import DATA, job, matrix_batch, no_model, recorded_batch, score, two_turn_batch
 
@@ -43,7 +44,12 @@ class CountingModel:
         self.asked: list[tuple[int, int, float]] = []
 
     def cross_log_probs(
-        self, prompts: Sequence[Sequence[int]], reasonings: Sequence[Sequence[int]], *, temperature: float
+        self,
+        prompts: Sequence[Sequence[int]],
+        reasonings: Sequence[Sequence[int]],
+        *,
+        temperature: float,
+        note: TokenNote | None = None,
     ) -> Floats:
         self.asked.append((len(reasonings), len(prompts), temperature))
         return np.array([[-float(sum(t not in p for t in r)) for p in prompts] for r in reasonings])

@@ -8,13 +8,20 @@ import time
 from collections.abc import Callable, Sequence
 
 from collapsewatch.contracts.rollouts import ReasoningTags, RolloutBatch
-from collapsewatch.contracts.scoring import Job, PromptRetrieval, ScopeEvaluation, ScoringResult
+from collapsewatch.contracts.scoring import Job, PromptRetrieval, ScopeEvaluation, ScorerKind, ScoringResult
 from collapsewatch_worker.batches.batch_metrics import batch_metrics
-from collapsewatch_worker.batches.partition import PartitionedBatch, Tokenizer, partition_batch
+from collapsewatch_worker.batches.partition import (
+    PartitionedBatch,
+    PartitionedTurn,
+    Tokenizer,
+    partition_batch,
+)
 from collapsewatch_worker.batches.sampled import ENTROPIES, sampled_entropies
 from collapsewatch_worker.batches.scopes import Column, scope_names
 from collapsewatch_worker.batches.template_evidence import template_evidence
+from collapsewatch_worker.batches.token_log_probs import kept_tokens
 from collapsewatch_worker.errors import BatchNotScorable
+from collapsewatch_worker.metrics.arrays import Floats
 from collapsewatch_worker.metrics.evaluation import PromptResult, evaluate_matrix
 from collapsewatch_worker.scorers import (
     LoadModel,
@@ -60,12 +67,17 @@ def process(
     template = template_evidence(partitioned, job.scorer, step=batch.step)
     absent = whole.absent | template.absent
     evaluations: list[ScopeEvaluation] = []
+    own_rows: list[tuple[PartitionedTurn, Floats]] = []
     for scope in scope_names(job.scorer.scopes, partitioned.turns):
         scored = score_scope(scope, job, batch, partitioned, scorers)
         if isinstance(scored, str):
             absent[scope] = scored
         else:
             evaluations.append(_evaluation(scored, batch, seed=job.scorer.seed))
+            own_rows += scored.own_rows
+    tokens = kept_tokens(own_rows, batch, scorers.tokenizer)
+    if tokens.reason or not (tokens.tokens or scorers.kind is ScorerKind.lexical):
+        absent["token_log_probs"] = tokens.reason or "no model scored single tokens of this batch"
     return ScoringResult(
         worker=worker,
         scorer=scorers.wire_label(partitioned),
@@ -79,6 +91,7 @@ def process(
         template_evidence=template.evidence,
         num_turns=partitioned.num_turns,
         num_scored_turns=len(partitioned.valid_turns),
+        token_log_probs=tokens.tokens,
     )
 
 

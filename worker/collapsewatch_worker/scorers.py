@@ -26,6 +26,7 @@ from collapsewatch_worker.batches.trainer_matrix import trainer_table
 from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.metrics.arrays import Floats, Ints
 from collapsewatch_worker.scoring.lexical import lexical_scores, lexical_texts
+from collapsewatch_worker.scoring.own_tokens import OwnTokens, TokenNote
 
 _MAX_LABEL_CHARS = 200
 
@@ -38,9 +39,14 @@ class ScoringModel(Protocol):
         """Its tokenizer, when the folder has one."""
 
     def cross_log_probs(
-        self, prompts: Sequence[Sequence[int]], reasonings: Sequence[Sequence[int]], *, temperature: float
+        self,
+        prompts: Sequence[Sequence[int]],
+        reasonings: Sequence[Sequence[int]],
+        *,
+        temperature: float,
+        note: TokenNote | None = None,
     ) -> Floats:
-        """[R, P] nats summed over the reasoning tokens."""
+        """[R, P] nats summed over the reasoning tokens; `note` is told those of each token."""
 
 
 LoadModel = Callable[[str], ScoringModel]
@@ -58,6 +64,14 @@ class Scored:
     token_counts_R: Ints
     in_nats: bool
     sampling: Sampling
+    own_tokens: OwnTokens | None = None
+    """log p of each token of the rows under their own prompts, where a model scored them."""
+
+    @property
+    def own_rows(self) -> list[tuple[PartitionedTurn, Floats]]:
+        """The rows with log p of each of their tokens; empty where no model scored them."""
+        known = {} if self.own_tokens is None else self.own_tokens.log_probs
+        return [(self.table.rows[row], known[row]) for row in sorted(known)]
 
 
 @dataclass(frozen=True)
@@ -199,9 +213,10 @@ def _scored_by_model(
 ) -> Scored:
     prompts = [_known(column.token_ids, "prompt") for column in table.columns]
     reasonings = [_known(row.reasoning_token_ids, "reasoning") for row in table.rows]
-    scores_RP = model.cross_log_probs(prompts, reasonings, temperature=temperature)
+    own_tokens = OwnTokens(table.prompt_of_R)
+    scores_RP = model.cross_log_probs(prompts, reasonings, temperature=temperature, note=own_tokens.note)
     counts_R = np.array([len(reasoning) for reasoning in reasonings], dtype=np.int64)
-    return Scored(table, scores_RP, counts_R, True, sampling)
+    return Scored(table, scores_RP, counts_R, True, sampling, own_tokens)
 
 
 def _scored_by_words(table: ScopeTable, method: LexicalMethod, sampling: Sampling) -> Scored | str:

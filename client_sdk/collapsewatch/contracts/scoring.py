@@ -305,6 +305,30 @@ class ScorerLabel(WireModel):
     """Only the policy's own scores estimate I(X;Z) of the policy; all else is a proxy."""
 
 
+class TokenLogProbs(WireModel):
+    """log p of each token of one scored reasoning under its own prompt, with the text of each token."""
+
+    rollout: Annotated[int, Field(ge=0)]
+    """Position in the batch."""
+    turn: Annotated[int, Field(ge=0)]
+    log_probs: list[Annotated[int, Field(le=0)]]
+    """In hundredths of a nat: what is drawn as a shade needs no more, and short numbers are stored small."""
+    lengths: list[Annotated[int, Field(ge=0)]] | None = None
+    """Characters of the text that each token adds; none without a tokenizer."""
+    start: Annotated[int, Field(ge=0)] | None = None
+    """Where the reasoning begins in the text of the response; none where it is not found there."""
+    first_token: Annotated[int, Field(ge=0)] | None = None
+    """Where it begins in the response's token ids; none where it was tokenised from text."""
+    text: str | None = None
+    """The reasoning's text, where the response came as token ids alone."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.lengths is not None and len(self.lengths) != len(self.log_probs):
+            raise ValueError(f"{len(self.lengths)} `lengths` for {len(self.log_probs)} `log_probs`")
+        return self
+
+
 class ScoringResult(WireModel):
     """What a worker hands in for a job."""
 
@@ -322,3 +346,6 @@ class ScoringResult(WireModel):
     """None when it cannot be had; `absent` then says why under `compression_distance_ratio`."""
     num_turns: int = 0
     num_scored_turns: int = 0
+    token_log_probs: list[TokenLogProbs] = Field(default_factory=list)
+    """Of the reasonings that a model scored, as far as they are kept; `absent` says under
+    `token_log_probs` why there are none, or not all."""

@@ -10,7 +10,7 @@ from collapsewatch.blobs import BlobStore, pack_document
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import BatchReceipt
 from collapsewatch_server.db import Database
-from collapsewatch_server.errors import AttemptNotFound, BatchConflict, NotReady, wrong
+from collapsewatch_server.errors import AttemptNotFound, BatchConflict, NotReady, RunNotFound, wrong
 from collapsewatch_server.liveness import signs
 from collapsewatch_server.queue.admission import Admission, Changes
 from collapsewatch_server.queue.feed import Feed
@@ -48,6 +48,7 @@ class BatchIntake:
         Raises:
             AttemptNotFound: nobody has opened the attempt that it names.
             BatchConflict: the run has a batch of this id with other content.
+            RunNotFound: somebody deleted the run while the batch was on its way.
             NotReady: the blob store does not take it, such as a full disk.
         """
         # Without what is as if nobody had said it: a field that a later version adds must not make another
@@ -65,7 +66,7 @@ class BatchIntake:
         self._write_blob(blob_key, packed)
         try:
             changes = self._insert(run, project, batch, content_hash, blob_key, len(packed), late)
-        except BatchConflict:
+        except (BatchConflict, RunNotFound):
             self._blobs.delete(blob_key)
             raise
         if changes is None:

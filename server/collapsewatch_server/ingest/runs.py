@@ -85,6 +85,7 @@ class RunIntake:
 
         Raises:
             InvalidBody: a state that only the server can see.
+            RunNotFound: somebody has just deleted it.
         """
         if update.state is not None and update.state not in _SAID_BY_CLIENTS:
             message = f"the server itself sees that a run is {update.state}"
@@ -92,6 +93,8 @@ class RunIntake:
         if update.state is not None or update.scorer is not None or update.config:
             with self._database.write_session() as session:
                 runs.lock(session, run.id)
+                if runs.is_deleted(session, run.id):
+                    raise RunNotFound(run.run_id)
                 becomes = runs.state_of(session, run.id)
                 if update.scorer is not None:
                     runs.change(session, run.id, scorer=update.scorer.model_dump(mode="json"))
@@ -104,7 +107,7 @@ class RunIntake:
                 data = {"run_id": run.run_id, "project": project, "state": becomes}
                 events.add(session, run.id, [Event("run", data)])
             self._ring()
-        return RunReceipt(run_id=run.run_id, project=project, name=run.name, created=False)
+        return RunReceipt(run_id=run.run_id, project=project, name=run.given_name, created=False)
 
 
 def _found_or_added(session: Session, caller: Caller, start: RunStart) -> tuple[Run, str, bool]:
@@ -140,12 +143,12 @@ def _found_or_added(session: Session, caller: Caller, start: RunStart) -> tuple[
 
 
 def _check_same(run: Run, project: str, start: RunStart) -> None:
-    if (project, run.name) != (start.project, start.name):
+    if (project, run.given_name) != (start.project, start.name):
         raise RunConflict(
-            f"the run id {start.run_id} belongs to the run {run.name!r} of the project {project!r}",
+            f"the run id {start.run_id} belongs to the run {run.given_name!r} of the project {project!r}",
             [
                 wrong("project", f"the run's project is {project!r}", start.project),
-                wrong("name", f"the run's name is {run.name!r}", start.name),
+                wrong("name", f"the run's name is {run.given_name!r}", start.name),
             ],
         )
 

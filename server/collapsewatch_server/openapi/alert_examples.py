@@ -135,6 +135,7 @@ ALERT_EXAMPLES: dict[str, Any] = {
                             "values": [0.31, 0.17],
                             "low": [0.2, 0.1],
                             "high": [0.4, 0.3],
+                            "num_points": 2,
                         }
                     },
                 }

@@ -4,6 +4,11 @@ from typing import Any
 
 from collapsewatch_server.openapi.alert_examples import ALERT_EXAMPLES
 from collapsewatch_server.openapi.channel_examples import CHANNEL_EXAMPLES
+from collapsewatch_server.openapi.compare_examples import COMPARE_EXAMPLES
+from collapsewatch_server.openapi.rollout_examples import ROLLOUT_EXAMPLES
+from collapsewatch_server.openapi.run_examples import RUN_EXAMPLES
+from collapsewatch_server.openapi.share_examples import SHARE_EXAMPLES
+from collapsewatch_server.openapi.step_examples import STEP_EXAMPLES
 
 _SCORER = {"kind": "reference", "label": "reference: tiny-gpt2", "retokenised": True, "is_policy": False}
 _TURN = {
@@ -106,6 +111,8 @@ _RUN_SUMMARY = {
     "state": "running",
     "config": {"learning_rate": 1e-6, "filter": "none"},
     "tags": ["baseline"],
+    "notes": "The filter was switched off at step 90.",
+    "archived": False,
     "created_at": "2026-01-31T12:00:00.000Z",
     "updated_at": "2026-01-31T12:41:10.512Z",
     "last_seen_at": "2026-01-31T12:41:08.020Z",
@@ -145,6 +152,11 @@ _CHECK = {"ok": True, "seconds": 0.0004, "message": ""}
 EXAMPLES: dict[str, Any] = {
     **ALERT_EXAMPLES,
     **CHANNEL_EXAMPLES,
+    **COMPARE_EXAMPLES,
+    **SHARE_EXAMPLES,
+    **ROLLOUT_EXAMPLES,
+    **RUN_EXAMPLES,
+    **STEP_EXAMPLES,
     "RunStart": {
         "run_id": "3f2a9c",
         "project": "sokoban",
@@ -243,6 +255,7 @@ EXAMPLES: dict[str, Any] = {
                 "values": [0.07, 0.05],
                 "low": [0.0, None],
                 "high": [0.2, None],
+                "num_points": 2,
             }
         },
     },
@@ -262,6 +275,7 @@ EXAMPLES: dict[str, Any] = {
                 "scorer": "reference: tiny-gpt2",
             }
         ],
+        "num_points": 1,
         "thresholds": {
             "low_dependence": 0.16,
             "high_dependence": 0.31,

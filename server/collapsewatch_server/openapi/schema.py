@@ -28,6 +28,8 @@ from collapsewatch_server.reading.alert_views import (
     RuleImport,
     Snoozing,
 )
+from collapsewatch_server.reading.run_list_views import RunAbout
+from collapsewatch_server.sharing.views import ShareDraft
 
 _BY_HAND: list[type[BaseModel]] = [
     RunStart,
@@ -48,15 +50,26 @@ _BY_HAND: list[type[BaseModel]] = [
     DetectorChoice,
     ChannelDraft,
     ChannelUpdate,
+    RunAbout,
+    ShareDraft,
     ErrorBody,
 ]
 _REFERENCE = "#/components/schemas/"
 _TAGS = [
     {"name": "ingest", "description": "For trainers, with a key of the purpose `ingest`."},
     {"name": "read", "description": "For the page and for scripts; no key."},
+    {"name": "compare", "description": "Several runs laid over one another; no key."},
+    {"name": "rollouts", "description": "What the model wrote, at any step of a run; no key."},
+    {"name": "runs", "description": "The list of runs; changes from the page's own origin only."},
     {"name": "jobs", "description": "The scoring of batches; no key, from the page's own origin only."},
     {"name": "alerts", "description": "The inbox and its rules; changes from the page's own origin only."},
     {"name": "channels", "description": "Where people are told of alerts; from the page's own origin only."},
+    {"name": "exports", "description": "Numbers, pictures and reports to take away; no key."},
+    {
+        "name": "shares",
+        "description": "Links that show runs to others; made from the page's own origin only.",
+    },
+    {"name": "shared", "description": "What a link shows, for whoever has it; no key."},
     {"name": "worker", "description": "For workers, with a key of the purpose `worker`."},
     {"name": "health", "description": "For whoever runs the server."},
 ]

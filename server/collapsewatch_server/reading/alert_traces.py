@@ -1,46 +1,23 @@
 """Answers what the model wrote when an alert opened, from the batches in the blob store."""
 
-import logging
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from collapsewatch.blobs import BlobNotFound, BlobStore, BlobTooLarge, unpack_document
+from collapsewatch.blobs import BlobStore
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import AlertNotFound, TooBusy
 from collapsewatch_server.reading import alerts, traces
 from collapsewatch_server.reading.alert_views import DrivingPrompt
+from collapsewatch_server.reading.stored_batches import MAX_BYTES, StepSource, StoredBatches
 from collapsewatch_server.reading.trace_views import AlertTraces
-from collapsewatch_server.reading.traces import Moment, StoredBatch, StoredRollout
+from collapsewatch_server.reading.traces import Moment
 from collapsewatch_server.repositories import alert_inbox, alert_threads, batches, evaluations, shards
 from collapsewatch_server.repositories.alert_inbox import Item
 from collapsewatch_server.tables import EvaluationRow
 
-log = logging.getLogger(__name__)
-
-_MEBIBYTE = 1 << 20
-MAX_BYTES = 64 * _MEBIBYTE
-"""Of a step, after decompression."""
-_MAX_PARTS = 256
 _WAIT_SECONDS = 3.0
-_GONE = "no longer stored"
-_BROKEN = "not readable"
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A step's batch in the blob store."""
-
-    moment: Moment
-    keys: list[str]
-    """Of its parts, in their order."""
-    faults: list[str] = field(default_factory=list)
-    """What kept a part from being read."""
-
-    def words(self) -> str | None:
-        return traces.fault_words(self.moment.step, len(self.keys), self.faults)
 
 
 @dataclass(frozen=True)
@@ -49,8 +26,8 @@ class _Wanted:
 
     prompts: list[DrivingPrompt]
     scope: str
-    at_alert: _Source
-    at_baseline: _Source | None
+    at_alert: StepSource
+    at_baseline: StepSource | None
 
 
 class AlertTraceReading:
@@ -58,8 +35,7 @@ class AlertTraceReading:
 
     def __init__(self, database: Database, blobs: BlobStore, *, max_bytes: int = MAX_BYTES) -> None:
         self._database = database
-        self._blobs = blobs
-        self._max_bytes = max_bytes
+        self._stored = StoredBatches(blobs, max_bytes=max_bytes)
         # Measured: the largest batch takes 150 MiB for 0.4 s, which many readers at once must not multiply.
         self._one_at_a_time = threading.Lock()
 
@@ -88,10 +64,10 @@ class AlertTraceReading:
 
     def _read(self, wanted: _Wanted) -> AlertTraces:
         prompts, scope, source, baseline = wanted.prompts, wanted.scope, wanted.at_alert, wanted.at_baseline
-        samples = traces.samples_of(self._rollouts(source), prompts, scope)
+        samples = traces.samples_of(self._stored.rollouts(source), prompts, scope)
         then: list[traces.Counterpart | None] = [None] * len(prompts)
         if baseline is not None and any(samples):
-            then = traces.counterparts(self._rollouts(baseline), prompts, samples, scope)
+            then = traces.counterparts(self._stored.rollouts(baseline), prompts, samples, scope)
         shown = [
             traces.prompt_traces(prompt, own, source.moment, one, baseline.moment if baseline else None)
             for prompt, own, one in zip(prompts, samples, then, strict=True)
@@ -107,36 +83,6 @@ class AlertTraceReading:
             reason=reason,
             baseline_reason=_NO_BASELINE if baseline is None else baseline.words(),
         )
-
-    def _rollouts(self, source: _Source) -> Iterator[StoredRollout]:
-        """Rollouts of the step, part by part, as far as they can be read; notes what could not."""
-        left, num_parts = self._max_bytes, len(source.keys)
-        for number, key in enumerate(source.keys):
-            if number == _MAX_PARTS:
-                source.faults.extend([f"beyond the first {_MAX_PARTS}"] * (num_parts - number))
-                return
-            try:
-                document = self._document(key, left)
-                rollouts = StoredBatch.model_validate_json(document).rollouts
-            except BlobNotFound:
-                source.faults.append(_GONE)
-                continue
-            except BlobTooLarge:
-                most = f"{self._max_bytes / _MEBIBYTE:.3g} MiB"
-                source.faults.extend([f"too large to read here (more than {most})"] * (num_parts - number))
-                return
-            except (OSError, ValueError) as error:
-                log.warning("a batch cannot be read", extra={"blob": key, "error": type(error).__name__})
-                source.faults.append(_BROKEN)
-                continue
-            left -= len(document)
-            del document
-            yield from rollouts
-
-    def _document(self, key: str, max_bytes: int) -> bytes:
-        if self._blobs.size(key) > max_bytes:
-            raise BlobTooLarge(f"the blob {key} holds more than {max_bytes} bytes")
-        return unpack_document(self._blobs.read(key), max_bytes)
 
 
 _NO_BASELINE = "there is no baseline to compare with, or no batch of its last step"
@@ -171,6 +117,6 @@ def _baseline_row(session: Session, row: EvaluationRow, step: int) -> Evaluation
     return None
 
 
-def _source(session: Session, row: EvaluationRow, names: dict[int, str]) -> _Source:
+def _source(session: Session, row: EvaluationRow, names: dict[int, str]) -> StepSource:
     keys = shards.blob_keys(session, batches.get(session, row.batch_pk))
-    return _Source(Moment(row.step, names.get(row.attempt_pk or 0, "")), keys)
+    return StepSource(Moment(row.step, names.get(row.attempt_pk or 0, "")), keys)

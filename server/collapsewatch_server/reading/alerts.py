@@ -289,6 +289,7 @@ def _series(
                     values=[point.value for point in points],
                     low=[point.low for point in points],
                     high=[point.high for point in points],
+                    num_points=len(points),
                 )
                 for name, points in found.items()
             }

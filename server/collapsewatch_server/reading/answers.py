@@ -12,7 +12,7 @@ from collapsewatch_server.attempts import Attempt, Lineages
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import AttemptNotFound, RunNotFound, StepNotFound, wrong
 from collapsewatch_server.reading import views
-from collapsewatch_server.reading.downsample import downsample
+from collapsewatch_server.reading.series import ALL, SeriesReading, Stretch
 from collapsewatch_server.reading.unscored import why_unscored
 from collapsewatch_server.reading.views import iso
 from collapsewatch_server.repositories import (
@@ -24,6 +24,7 @@ from collapsewatch_server.repositories import (
     events,
     jobs,
     metrics,
+    run_list,
     runs,
     watch,
 )
@@ -58,6 +59,7 @@ class Reading:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._series = SeriesReading(database)
 
     def find_run(self, run_id: str) -> Run:
         """The run's row.
@@ -120,43 +122,32 @@ class Reading:
         run_id: str,
         scope: str,
         names: Sequence[str],
-        since_step: int,
         max_points: int,
+        *,
+        stretch: Stretch = ALL,
         attempt_id: str | None = None,
     ) -> views.SeriesView:
         """Series of the run or of an attempt: the named metrics, or all, cut down to `max_points` each."""
         with self._database.read_session() as session:
             run, attempt_pk = _find_attempt(session, run_id, attempt_id)
-            found = metrics.series(session, run.id, scope, names, since_step, attempt_pk)
-        series = {}
-        for name, points in found.items():
-            kept = downsample(points, max_points)
-            series[name] = views.Series(
-                steps=[point.step for point in kept],
-                values=[point.value for point in kept],
-                low=[point.low for point in kept],
-                high=[point.high for point in kept],
-            )
-        return views.SeriesView(scope=scope, series=series)
+        return self._series.series(
+            run.id, scope, names, stretch=stretch, max_points=max_points, attempt_pk=attempt_pk
+        )
 
     def trajectory(
-        self, run_id: str, scope: str, since_step: int, attempt_id: str | None = None
+        self,
+        run_id: str,
+        scope: str,
+        max_points: int,
+        *,
+        stretch: Stretch = ALL,
+        attempt_id: str | None = None,
     ) -> views.TrajectoryView:
         """The way of the run, or of an attempt, through the quadrant, with the regions as they are now."""
         with self._database.read_session() as session:
             run, attempt_pk = _find_attempt(session, run_id, attempt_id)
-            rows = evaluations.trajectory(session, run.id, scope, since_step, attempt_pk)
-            newest = evaluations.newest(session, run.id, scope, attempt_pk)
-        output = (newest.fold_output if newest else None) or {}
-        points = [
-            views.TrajectoryPoint.model_validate({**fold, "step": step, "scorer": scorer["label"]})
-            for step, scorer, fold in rows
-        ]
-        return views.TrajectoryView(
-            scope=scope,
-            points=points,
-            thresholds=output.get("thresholds"),
-            baseline=output.get("baseline"),
+        return self._series.trajectory(
+            run.id, scope, stretch=stretch, max_points=max_points, attempt_pk=attempt_pk
         )
 
     def alerts(self, run_id: str) -> views.AlertList:
@@ -258,7 +249,7 @@ def _summaries(session: Session, found: list[tuple[Run, str]]) -> list[views.Run
     standings = evaluations.standings(session, run_pks)
     open_alerts = alerts.open_counts(session, run_pks)
     latest = metrics.latest(session, run_pks, _LATEST)
-    sparklines = metrics.sparklines(session, run_pks, FIRST_TURN_SCOPE, "retrieval_skill", _SPARKLINE_POINTS)
+    sparklines = run_list.sparklines(session, run_pks, FIRST_TURN_SCOPE, "retrieval_skill", _SPARKLINE_POINTS)
     backlogs = watch.backlogs(session, run_pks, clock.read(session))
     return [
         views.RunSummary(
@@ -268,6 +259,8 @@ def _summaries(session: Session, found: list[tuple[Run, str]]) -> list[views.Run
             state=RunState(run.state),
             config=run.config,
             tags=run.tags,
+            notes=run.notes,
+            archived=run.archived_at is not None,
             created_at=iso(run.created_at),
             updated_at=iso(run.updated_at),
             last_seen_at=None if run.last_seen_at is None else iso(run.last_seen_at),

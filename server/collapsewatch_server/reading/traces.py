@@ -35,6 +35,7 @@ class StoredRollout(BaseModel):
     turns: list[StoredTurn]
     reward: float | None = None
     success: bool | None = None
+    rollout_id: str | None = None
 
 
 class StoredBatch(BaseModel):

@@ -62,6 +62,10 @@ class RunSummary(View):
     state: RunState
     config: dict[str, JsonValue]
     tags: list[str]
+    notes: str
+    """What people wrote about it."""
+    archived: bool
+    """Whether somebody put it away."""
     created_at: Iso
     updated_at: Iso
     last_seen_at: Iso | None
@@ -140,8 +144,11 @@ class Series(View):
 
     steps: list[int]
     values: list[float]
-    low: list[float | None]
-    high: list[float | None]
+    low: list[float | None] | None
+    """None when no point has an interval."""
+    high: list[float | None] | None
+    num_points: int
+    """Of the steps that were asked for; more than came when the series was cut down."""
 
 
 class SeriesView(View):
@@ -169,6 +176,8 @@ class TrajectoryPoint(View):
 class TrajectoryView(View):
     scope: str
     points: list[TrajectoryPoint]
+    num_points: int
+    """Of the steps that were asked for; more than came when the way was cut down."""
     thresholds: dict[str, float] | None
     """Limits of the quadrant's regions, once the baseline is complete."""
     baseline: dict[str, JsonValue] | None

@@ -90,7 +90,9 @@ def remove(session: Session, rule_id: int) -> None:
 def begin_now(session: Session, rule_id: int) -> None:
     """Has the rule say nothing of steps that runs have behind them by now."""
     session.execute(delete(AlertRuleStart).where(AlertRuleStart.rule_pk == rule_id))
-    begun = select(literal(rule_id), Run.id, Run.last_step + 1).where(Run.last_step.is_not(None))
+    begun = select(literal(rule_id), Run.id, Run.last_step + 1).where(
+        Run.last_step.is_not(None), Run.deleted_at.is_(None)
+    )
     session.execute(sql_insert(AlertRuleStart).from_select(["rule_pk", "run_pk", "from_step"], begun))
 
 
@@ -113,7 +115,7 @@ def run_to_judge(session: Session, run_pk: int) -> RunToJudge:
 
 def runs_to_judge(session: Session, text: RuleText) -> list[RunToJudge]:
     """Runs that the rule is about, newest first."""
-    statement = _runs().order_by(Run.id.desc())
+    statement = _runs().where(Run.deleted_at.is_(None)).order_by(Run.id.desc())
     if text.project is not None:
         statement = statement.where(Project.name == text.project)
     if text.run is not None:

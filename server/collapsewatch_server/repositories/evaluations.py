@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, case, func, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ColumnElement, Select, Table, bindparam, func, select, update
+from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
 from collapsewatch_server.attempts import Segment
-from collapsewatch_server.tables import Batch, BatchResult, EvaluationRow, Json
+from collapsewatch_server.tables import Batch, BatchResult, EvaluationRow, Json, Run
 
 NOT_FOLDED: Json = {
     "fold_state": None,
@@ -220,14 +220,12 @@ def last_step(session: Session, run_pk: int, scope: str) -> int | None:
 
 def standings(session: Session, run_pks: Sequence[int]) -> dict[int, Standing]:
     """The newest evaluation of each run, of its first turns if there are any."""
-    other = aliased(EvaluationRow)
-    best = (
-        select(other.id)
-        .where(other.run_pk == EvaluationRow.run_pk, other.current, ~other.superseded)
-        .order_by(case((other.scope == FIRST_TURN_SCOPE, 0), else_=1), other.step.desc(), other.id)
-        .limit(1)
-        .correlate(EvaluationRow)
-        .scalar_subquery()
+    # Asked of each run, not of each evaluation: by the index it reads one row of the scope, however many
+    # there are. Only a run without first turns has its evaluations sorted.
+    newest_of_runs = (
+        select(func.coalesce(_newest_id(EvaluationRow.scope == FIRST_TURN_SCOPE), _newest_id()).label("id"))
+        .where(Run.id.in_(run_pks))
+        .cte("newest")
     )
     statement = select(
         EvaluationRow.run_pk,
@@ -236,8 +234,20 @@ def standings(session: Session, run_pks: Sequence[int]) -> dict[int, Standing]:
         EvaluationRow.regime,
         EvaluationRow.reason,
         EvaluationRow.scorer,
-    ).where(EvaluationRow.run_pk.in_(run_pks), EvaluationRow.id == best)
+    ).join(newest_of_runs, newest_of_runs.c.id == EvaluationRow.id)
     return {row.run_pk: Standing(*row) for row in session.execute(statement)}
+
+
+def _newest_id(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
+    """Id of the newest evaluation of the run, correlated with it."""
+    statement = select(EvaluationRow.id).where(
+        EvaluationRow.run_pk == Run.id,
+        EvaluationRow.current,
+        ~EvaluationRow.superseded,
+        *conditions,
+    )
+    statement = statement.order_by(EvaluationRow.step.desc(), EvaluationRow.id).limit(1)
+    return statement.correlate(Run).scalar_subquery()
 
 
 def samplings(session: Session, run_pk: int) -> dict[str, Json]:
@@ -262,18 +272,50 @@ def samplings(session: Session, run_pk: int) -> dict[str, Json]:
     return {scope: told for scope, told in session.execute(statement) if told is not None}
 
 
+TrajectoryRow = tuple[int, Json, Json]
+"""Step, scorer and fold output of one evaluation."""
+
+
 def trajectory(
-    session: Session, run_pk: int, scope: str, since_step: int, attempt_pk: int | None = None
-) -> list[tuple[int, Json, Json]]:
-    """Step, scorer and fold output of the evaluations from `since_step` on, in step order.
+    session: Session,
+    run_pk: int,
+    scope: str,
+    since_step: int,
+    attempt_pk: int | None = None,
+    *,
+    until_step: int | None = None,
+) -> list[TrajectoryRow]:
+    """The evaluations from `since_step` on, up to `until_step` and with it, in step order.
 
     They are the run's own, or those of one attempt, whether another has replayed them or not.
     """
-    statement = (
-        select(EvaluationRow.step, EvaluationRow.scorer, EvaluationRow.fold_output)
-        .where(*_shown(run_pk, scope, attempt_pk), EvaluationRow.step >= since_step)
-        .order_by(EvaluationRow.step)
-    )
+    statement = _trajectory(run_pk, scope, attempt_pk).where(EvaluationRow.step >= since_step)
+    if until_step is not None:
+        statement = statement.where(EvaluationRow.step <= until_step)
+    return _folded(session, statement)
+
+
+def trajectory_at(
+    session: Session, run_pk: int, scope: str, steps: Sequence[int], attempt_pk: int | None = None
+) -> list[TrajectoryRow]:
+    """The same of these steps."""
+    found: list[TrajectoryRow] = []
+    for start in range(0, len(steps), _STEPS_AT_ONCE):
+        some = EvaluationRow.step.in_(steps[start : start + _STEPS_AT_ONCE])
+        found += _folded(session, _trajectory(run_pk, scope, attempt_pk).where(some))
+    return found
+
+
+_STEPS_AT_ONCE = 1000
+"""Every database takes so many parameters."""
+
+
+def _trajectory(run_pk: int, scope: str, attempt_pk: int | None) -> Select[TrajectoryRow]:
+    columns = (EvaluationRow.step, EvaluationRow.scorer, EvaluationRow.fold_output)
+    return select(*columns).where(*_shown(run_pk, scope, attempt_pk)).order_by(EvaluationRow.step)
+
+
+def _folded(session: Session, statement: Select[TrajectoryRow]) -> list[TrajectoryRow]:
     rows: list[Any] = list(session.execute(statement))
     return [(step, scorer, output) for step, scorer, output in rows if output is not None]
 

@@ -1,6 +1,6 @@
 """Live events as rows: added with ids that become visible in order, and removed from the oldest on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sqlalchemy import delete, func, select, text
@@ -51,6 +51,22 @@ def after(session: Session, event_id: int, run_id: str | None, limit: int) -> li
     statement = select(EventRow.id, EventRow.kind, EventRow.data).where(EventRow.id > event_id)
     if run_id is not None:
         statement = statement.join(Run, Run.id == EventRow.run_pk).where(Run.run_id == run_id)
+    return [StoredEvent(*row) for row in session.execute(statement.order_by(EventRow.id).limit(limit))]
+
+
+def changed_steps(session: Session, run_pk: int, event_id: int) -> Iterator[tuple[str | None, int | None]]:
+    """Of each change of the run's series newer than `event_id` its scope and first step; None means any."""
+    statement = select(EventRow.data).where(
+        EventRow.run_pk == run_pk, EventRow.id > event_id, EventRow.kind == "metrics"
+    )
+    for data in session.scalars(statement):
+        yield data.get("scope"), data.get("step")
+
+
+def after_of_runs(session: Session, event_id: int, run_ids: Iterable[str], limit: int) -> list[StoredEvent]:
+    """Events of these runs that are newer than `event_id`, oldest first."""
+    statement = select(EventRow.id, EventRow.kind, EventRow.data).join(Run, Run.id == EventRow.run_pk)
+    statement = statement.where(EventRow.id > event_id, Run.run_id.in_(list(run_ids)))
     return [StoredEvent(*row) for row in session.execute(statement.order_by(EventRow.id).limit(limit))]
 
 

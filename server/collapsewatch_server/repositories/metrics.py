@@ -3,8 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, delete, func, literal, or_, select, union_all, update
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+    update,
+)
+from sqlalchemy.orm import Session, aliased
 
 from collapsewatch.contracts.scoring import MetricValue
 from collapsewatch_server.attempts import Segment
@@ -105,18 +116,32 @@ def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bo
     session.execute(statement.values(superseded=superseded))
 
 
-def names(session: Session, run_pk: int) -> dict[str, list[str]]:
-    """Names of the metrics of the run's own series by scope, both sorted."""
-    statement = (
-        select(MetricPoint.scope, MetricPoint.metric)
-        .where(MetricPoint.run_pk == run_pk, ~MetricPoint.superseded)
-        .distinct()
-        .order_by(MetricPoint.scope, MetricPoint.metric)
-    )
+def names(session: Session, run_pk: int, attempt_pk: int | None = None) -> dict[str, list[str]]:
+    """Names of the metrics by scope, both sorted: of the run's own series, or of one attempt."""
     found: dict[str, list[str]] = {}
-    for scope, metric in session.execute(statement):
+    for scope, metric in sorted(tuple(row) for row in session.execute(_names(run_pk, attempt_pk))):
         found.setdefault(scope, []).append(metric)
     return found
+
+
+def _names(run_pk: int, attempt_pk: int | None) -> Select[tuple[str, str]]:
+    # A few look-ups for each: a DISTINCT would walk through all points of the run, which may be millions.
+    point = aliased(MetricPoint)
+    of_run = point.run_pk == run_pk
+    scope = select(func.min(point.scope).label("scope")).where(of_run).cte("scopes", recursive=True)
+    next_scope = select(func.min(point.scope)).where(of_run, point.scope > scope.c.scope)
+    scope = scope.union_all(select(next_scope.scalar_subquery()).where(scope.c.scope.is_not(None)))
+    first = select(func.min(point.metric)).where(of_run, point.scope == scope.c.scope).scalar_subquery()
+    name = select(scope.c.scope, first.label("metric")).where(scope.c.scope.is_not(None))
+    name = name.cte("names", recursive=True)
+    next_metric = select(func.min(point.metric)).where(
+        of_run, point.scope == name.c.scope, point.metric > name.c.metric
+    )
+    after = select(name.c.scope, next_metric.scalar_subquery()).where(name.c.metric.is_not(None))
+    name = name.union_all(after)
+    shown = ~point.superseded if attempt_pk is None else point.attempt_pk == attempt_pk
+    own = exists().where(of_run, point.scope == name.c.scope, point.metric == name.c.metric, shown)
+    return select(name.c.scope, name.c.metric).where(name.c.metric.is_not(None), own)
 
 
 def series(
@@ -170,40 +195,6 @@ def latest(
     for run_pk, metric, value in session.execute(statement.where(Run.id.in_(run_pks))):
         if value is not None:
             found[run_pk].setdefault(metric, value)
-    return found
-
-
-def sparklines(
-    session: Session, run_pks: Sequence[int], scope: str, metric: str, max_points: int
-) -> dict[int, list[tuple[int, float]]]:
-    """Evenly taken points of one metric of each run, its newest among them, in step order."""
-    from_newest = func.row_number().over(partition_by=MetricPoint.run_pk, order_by=MetricPoint.step.desc())
-    total = func.count().over(partition_by=MetricPoint.run_pk)
-    numbered = (
-        select(
-            MetricPoint.run_pk,
-            MetricPoint.step,
-            MetricPoint.value,
-            from_newest.label("position"),
-            total.label("total"),
-        )
-        .where(
-            MetricPoint.run_pk.in_(run_pks),
-            MetricPoint.scope == scope,
-            MetricPoint.metric == metric,
-            ~MetricPoint.superseded,
-        )
-        .subquery()
-    )
-    stride = (numbered.c.total + (max_points - 1)) // max_points
-    statement = (
-        select(numbered.c.run_pk, numbered.c.step, numbered.c.value)
-        .where((numbered.c.position - 1) % stride == 0)
-        .order_by(numbered.c.run_pk, numbered.c.step)
-    )
-    found: dict[int, list[tuple[int, float]]] = {run_pk: [] for run_pk in run_pks}
-    for run_pk, step, value in session.execute(statement):
-        found[run_pk].append((step, value))
     return found
 
 

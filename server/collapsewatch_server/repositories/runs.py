@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import and_, func, select, text, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import insert, is_postgresql, now
@@ -23,7 +23,7 @@ def projects(session: Session) -> list[tuple[str, int]]:
     """Every project's name and number of runs, by name."""
     statement = (
         select(Project.name, func.count(Run.id))
-        .outerjoin(Run, Run.project_id == Project.id)
+        .outerjoin(Run, and_(Run.project_id == Project.id, Run.deleted_at.is_(None)))
         .group_by(Project.id)
     )
     return [(name, count) for name, count in session.execute(statement.order_by(Project.name))]
@@ -44,7 +44,8 @@ def named(session: Session, run_pk: int) -> tuple[Run, str]:
 
 def listed(session: Session, project: str | None, limit: int) -> list[tuple[Run, str]]:
     """Runs with their project's name, newest first."""
-    statement = select(Run, Project.name).join(Project).order_by(Run.id.desc()).limit(limit)
+    statement = select(Run, Project.name).join(Project).where(Run.deleted_at.is_(None))
+    statement = statement.order_by(Run.id.desc()).limit(limit)
     if project is not None:
         statement = statement.where(Project.name == project)
     return [(run, name) for run, name in session.execute(statement)]
@@ -65,6 +66,8 @@ def add(
         run_id=run_id,
         project_id=project_id,
         name=name,
+        given_name=name,
+        notes="",
         config=config,
         tags=tags,
         scorer=scorer,
@@ -85,6 +88,12 @@ def change(session: Session, run_pk: int, **values: Any) -> None:
 def state_of(session: Session, run_pk: int) -> str:
     """Where the run is in its life, as the transaction sees it now."""
     return session.execute(select(Run.state).where(Run.id == run_pk)).scalar_one()
+
+
+def is_deleted(session: Session, run_pk: int) -> bool:
+    """Whether somebody deleted the run, as the transaction sees it now."""
+    statement = select(Run.id).where(Run.id == run_pk, Run.deleted_at.is_(None))
+    return session.scalar(statement) is None
 
 
 def touch(session: Session, run_pk: int, last_step: int | None) -> None:

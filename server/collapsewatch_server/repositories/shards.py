@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import now
-from collapsewatch_server.tables import Batch, BatchResult, EvaluationRow
+from collapsewatch_server.tables import Batch, BatchResult, EvaluationRow, Run
 
 
 def siblings(session: Session, batch: Batch) -> Sequence[Batch]:
@@ -44,7 +44,8 @@ def overdue(session: Session, wait_seconds: float, limit: int) -> list[Batch]:
     newest = func.max(Batch.id)
     statement = (
         select(newest)
-        .where(Batch.job_pk.is_(None))
+        .join(Run, Run.id == Batch.run_pk)
+        .where(Batch.job_pk.is_(None), Run.deleted_at.is_(None))
         .group_by(Batch.run_pk, Batch.attempt_pk, Batch.step, Batch.num_shards)
         .having(func.max(Batch.created_at) < now() - wait_seconds)
         .order_by(newest)

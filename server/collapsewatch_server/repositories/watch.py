@@ -114,7 +114,7 @@ def queue_counts(session: Session) -> dict[str, int]:
 
 def run_states(session: Session) -> dict[str, int]:
     """Number of runs by state."""
-    statement = select(Run.state, func.count()).group_by(Run.state)
+    statement = select(Run.state, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.state)
     return {row[0]: row[1] for row in session.execute(statement)}
 
 
@@ -240,10 +240,11 @@ def _runs(session: Session, moment: float, quiet_seconds: float) -> list[RunFact
     thinned = _thinned(session, moment - quiet_seconds)
     with_jobs = select(JobRow.run_pk).where(_needs_a_look())
     statement = statement.where(
+        Run.deleted_at.is_(None),
         or_(
             Run.state.in_(("running", "stalled")),
             *(Run.id.in_(found) for found in (with_alert, with_backlog, with_jobs, thinned.keys())),
-        )
+        ),
     )
     facts = []
     for run_pk, run_id, project, state, seen_at, data_at, started_at, last_step in session.execute(statement):

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.runs import AttemptStart
 from collapsewatch_server.attempts import DEFAULT_ATTEMPT, Attempt, Lineages
-from collapsewatch_server.errors import AttemptNotFound
+from collapsewatch_server.errors import AttemptNotFound, RunNotFound
 from collapsewatch_server.repositories import attempts, runs
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.results.ownership import change_hands
@@ -35,8 +35,9 @@ def arrival(
 
     Raises:
         AttemptNotFound: nobody has opened an attempt of this id.
+        RunNotFound: somebody deleted the run while this was on its way.
     """
-    runs.lock(session, run.id)
+    _hold(session, run)
     lineages = attempts.of_run(session, run.id)
     attempt = lineages.named(DEFAULT_ATTEMPT if attempt_id is None else attempt_id)
     if attempt is None:
@@ -51,8 +52,11 @@ def open_attempt(session: Session, run: Run, project: str, start: AttemptStart |
     """Opens the attempt, or the run's implicit one; of several processes that say it, the earliest counts.
 
     Part of the caller's transaction: the run is held until its end.
+
+    Raises:
+        RunNotFound: somebody deleted the run while this was on its way.
     """
-    runs.lock(session, run.id)
+    _hold(session, run)
     lineages = attempts.of_run(session, run.id)
     if start is None:
         start = AttemptStart(attempt_id=DEFAULT_ATTEMPT, started_at=run.created_at)
@@ -62,6 +66,12 @@ def open_attempt(session: Session, run: Run, project: str, start: AttemptStart |
     attempt = attempts.add(session, run.id, **start.model_dump())
     found = _with(session, run, project, lineages, attempt)
     return Arrival(found.attempt_pk, found.events, found.lineages, is_new=True)
+
+
+def _hold(session: Session, run: Run) -> None:
+    runs.lock(session, run.id)
+    if runs.is_deleted(session, run.id):
+        raise RunNotFound(run.run_id)
 
 
 def _with(session: Session, run: Run, project: str, before: Lineages, attempt: Attempt) -> Arrival:

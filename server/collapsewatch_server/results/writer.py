@@ -5,17 +5,28 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
+from collapsewatch.blobs import BlobStore
 from collapsewatch.contracts.metrics import BATCH_SCOPE, RAGEN_PREFIX, TRAINER_SCOPE
 from collapsewatch.contracts.scoring import MetricValue, ScopeEvaluation, ScoringResult
 from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import ErrorDetail, InvalidBody, JobNotFound, wrong
-from collapsewatch_server.repositories import attempts, batches, evaluations, events, jobs, metrics, runs
+from collapsewatch_server.repositories import (
+    attempts,
+    batches,
+    evaluations,
+    events,
+    jobs,
+    metrics,
+    rollouts,
+    runs,
+)
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Place
 from collapsewatch_server.results.folding import ScopeOfRun
 from collapsewatch_server.results.late import MOST_AT_ONCE, LateFolds, fold_or_put_off
 from collapsewatch_server.results.own_rules import judge_all
+from collapsewatch_server.results.tokens import store_tokens, tokens_key
 from collapsewatch_server.tables import Batch, Run
 
 log = logging.getLogger(__name__)
@@ -25,9 +36,21 @@ class Results:
     """The one writer of metric points of rollouts, evaluations and alerts."""
 
     def __init__(
-        self, database: Database, ring: Callable[[], None], *, most_folded_at_once: int = MOST_AT_ONCE
+        self,
+        database: Database,
+        ring: Callable[[], None],
+        blobs: BlobStore | None = None,
+        *,
+        most_folded_at_once: int = MOST_AT_ONCE,
     ) -> None:
+        """The service.
+
+        Args:
+            blobs: where the log-probs of single tokens go, which are too many for the database; nowhere when
+                absent.
+        """
         self._database = database
+        self._blobs = blobs
         self._ring = ring
         self._most_folded_at_once = most_folded_at_once
         self.late = LateFolds(database, ring)
@@ -61,7 +84,12 @@ class Results:
             _, batch, run, project = found
             if not jobs.finish(session, job_id):
                 return False
+            if self._blobs is not None and result.token_log_probs:
+                rollouts.set_tokens_key(session, batch, tokens_key(batch))
             events.add(session, run.id, self._store(session, run, project, batch, result))
+        if self._blobs is not None and result.token_log_probs:
+            # Not while the one writer of the database waits; a kill in between costs the shades alone.
+            store_tokens(self._blobs, batch, result.token_log_probs)
         self._ring()
         log.info(
             "batch scored",

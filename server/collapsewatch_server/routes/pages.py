@@ -2,6 +2,9 @@
 
 import gzip
 import hashlib
+import re
+import time
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -9,6 +12,7 @@ from typing import NamedTuple
 
 import zstandard
 from fastapi import APIRouter, FastAPI, Request
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -17,11 +21,15 @@ from starlette.types import Scope
 from collapsewatch_frontend import static_dir
 from collapsewatch_server.openapi.page import api_page
 from collapsewatch_server.openapi.schema import openapi_document
+from collapsewatch_server.web.deps import ServicesDep
+from collapsewatch_server.web.security import FRAMED_HEADERS
 
 router = APIRouter(include_in_schema=False)
 
 PLOTLY_VERSION = version("plotly")
 _PLOTLY_TOKEN = "__PLOTLY_VERSION__"  # noqa: S105 (a place in the page)
+_APP = "/static/js/app.js"
+_SHARED_APP = "/static/js/shared_app.js"
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 12
@@ -41,11 +49,51 @@ class PageFiles(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file, with a type that does not depend on what is installed on this machine."""
-        response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = "no-cache"
+        edition, _, rest = path.partition("/")
+        is_edition = _EDITION.fullmatch(edition) is not None
+        response = await super().get_response(rest if is_edition else path, scope)
+        # Under the name of this edition there will never be another file; of another one nobody can tell.
+        lasting = is_edition and edition == page_edition() and response.status_code == 200
+        response.headers["Cache-Control"] = _IMMUTABLE if lasting else "no-cache"
         if path.endswith(".js") and response.status_code == 200:
             response.headers["Content-Type"] = "text/javascript; charset=utf-8"
         return response
+
+
+_EDITION = re.compile(r"v-[0-9a-f]{16}")
+
+
+def page_edition() -> str:
+    """A name for the page's files as they are now: modules that name each other stay in one edition."""
+    return _edition_at(int(time.monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _edition_at(second: int) -> str:
+    # Looked at once a second, since a page asks for a hundred files and somebody may be at work on them.
+    known = hashlib.sha256()
+    for path in sorted(static_dir().rglob("*")):
+        status = path.stat()
+        known.update(f"{path.relative_to(static_dir())} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return f"v-{known.hexdigest()[:16]}"
+
+
+def page_html(*, app: str = _APP) -> str:
+    """The page's document; its files go by the name of their edition, so browsers ask for each only once."""
+    html = (static_dir() / "index.html").read_text(encoding="utf-8").replace(_PLOTLY_TOKEN, PLOTLY_VERSION)
+    html = html.replace(_PRELOADS, _preloads() if app == _APP else "").replace(_APP, app)
+    return html.replace('="/static/', f'="/static/{page_edition()}/')
+
+
+def _preloads() -> str:
+    # Without these a browser learns of a module only when it has read the one that imports it.
+    paths = sorted(path.relative_to(static_dir()).as_posix() for path in (static_dir() / "js").rglob("*.js"))
+    wanted = (path for path in paths if path.split("/")[-1] not in _NOT_AHEAD)
+    return "\n    ".join(f'<link rel="modulepreload" href="/static/{path}" />' for path in wanted)
+
+
+_PRELOADS = "<!-- modules -->"
+_NOT_AHEAD = {"theme-boot.js", "shared_app.js", "live_worker.js"}
 
 
 def mount_page(app: FastAPI) -> None:
@@ -55,10 +103,20 @@ def mount_page(app: FastAPI) -> None:
 
 
 @router.get("/")
-def index() -> HTMLResponse:
-    """The page."""
-    html = (static_dir() / "index.html").read_text(encoding="utf-8")
-    return HTMLResponse(html.replace(_PLOTLY_TOKEN, PLOTLY_VERSION), headers={"Cache-Control": "no-cache"})
+def index(services: ServicesDep) -> HTMLResponse:
+    """The page, with the id of the newest event: what it loads afterwards misses nothing that comes later."""
+    html = page_html()
+    with suppress(SQLAlchemyError):
+        newest = services.reading.kept_event_ids()[1]
+        html = html.replace("<html ", f'<html data-last-event-id="{newest}" ', 1)
+    return HTMLResponse(html, headers={"Cache-Control": "no-cache"})
+
+
+@router.get("/s/{token}")
+def shared_page(token: str) -> HTMLResponse:
+    """The page of a link; what it shows, and whether it is good, the page asks for itself."""
+    html = page_html(app=_SHARED_APP)
+    return HTMLResponse(html, headers={"Cache-Control": "no-cache", **FRAMED_HEADERS})
 
 
 @router.get("/favicon.ico")

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 
 from collapsewatch.contracts.metrics import METRICS
 from collapsewatch_server.reading import views
+from collapsewatch_server.reading.series import Stretch
 from collapsewatch_server.web.deps import (
     DEFAULT_SCOPE,
     READ_ERRORS,
@@ -29,6 +30,24 @@ AttemptId = Annotated[
         description="Answers with all that belongs to this attempt, also what a later one replayed; when "
         "absent with the run's own series, which holds every step once.",
     ),
+]
+
+_LAST_STEP = 2**53
+FromStep = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=_LAST_STEP,
+        description="First step that a figure shows; the point before it comes along, so that a line runs "
+        "on to the edge.",
+    ),
+]
+ToStep = Annotated[
+    int | None,
+    Query(ge=0, le=_LAST_STEP, description="Last step that a figure shows; the next point comes along."),
+]
+MaxPoints = Annotated[
+    int, Query(ge=10, le=20_000, description="Of a series; about as many as the figure has pixels.")
 ]
 
 
@@ -61,14 +80,19 @@ def get_series(
     scope: ScopeQuery = DEFAULT_SCOPE,
     metric: Annotated[list[Name] | None, Query(max_length=500)] = None,
     since_step: SinceStep = 0,
-    max_points: Annotated[int, Query(ge=10, le=20_000)] = 2000,
+    from_step: FromStep = None,
+    to_step: ToStep = None,
+    max_points: MaxPoints = 2000,
     attempt: AttemptId = None,
 ) -> views.SeriesView:
     """Series of the named metrics, or of all metrics of the scope.
 
     A series longer than `max_points` keeps its first and last point and the extremes of every stretch.
     """
-    return services.reading.series(run_id, scope, metric or [], since_step, max_points, attempt)
+    stretch = Stretch(since_step, from_step, to_step)
+    return services.reading.series(
+        run_id, scope, metric or [], max_points, stretch=stretch, attempt_id=attempt
+    )
 
 
 @router.get("/runs/{run_id}/trajectory")
@@ -77,10 +101,17 @@ def get_trajectory(
     services: ServicesDep,
     scope: ScopeQuery = DEFAULT_SCOPE,
     since_step: SinceStep = 0,
+    from_step: FromStep = None,
+    to_step: ToStep = None,
+    max_points: MaxPoints = 2000,
     attempt: AttemptId = None,
 ) -> views.TrajectoryView:
-    """The run's way through the quadrant of diversity and input dependence."""
-    return services.reading.trajectory(run_id, scope, since_step, attempt)
+    """The run's way through the quadrant of diversity and input dependence.
+
+    Of more than `max_points` evaluations these are the ends and the extremes along both axes.
+    """
+    stretch = Stretch(since_step, from_step, to_step)
+    return services.reading.trajectory(run_id, scope, max_points, stretch=stretch, attempt_id=attempt)
 
 
 @router.get("/runs/{run_id}/alerts")

@@ -27,6 +27,9 @@ async def stream(
         int | None, Query(alias="last_event_id", ge=0, le=_LARGEST_ID, description="As `Last-Event-ID`.")
     ] = None,
     last_event_id: Annotated[int | None, Header(ge=0, le=_LARGEST_ID)] = None,
+    max_missed: Annotated[
+        int | None, Query(ge=0, description="Begin with `hello` when more events than these were missed.")
+    ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Events of one run or of all: `run`, `batch`, `metrics`, `alert`, `job`.
 
@@ -42,7 +45,9 @@ async def stream(
     oldest, newest = await run_in_threadpool(reading.kept_event_ids)
     # An id that is still to come is from a database that is no more; waiting for it would be silence. What
     # came between one of long ago and the oldest is gone.
-    if start is None or not oldest - 1 <= start <= newest:
+    # A page that was asleep for a night loads everything sooner than it hears of every step.
+    too_many = max_missed is not None and start is not None and newest - start > max_missed
+    if start is None or too_many or not oldest - 1 <= start <= newest:
         start = newest
         yield ServerSentEvent(
             event="hello", id=str(start), data={"last_event_id": start}, retry=_RECONNECT_MILLISECONDS

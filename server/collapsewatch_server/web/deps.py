@@ -21,8 +21,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 async def services_of(request: Request) -> Services:
-    """The services of the process that serves the request."""
-    services: Services = request.app.state.services
+    """The services of the process that serves the request; those of a snapshot where a link shows one."""
+    services: Services = getattr(request.state, "frozen_services", None) or request.app.state.services
     return services
 
 
@@ -32,6 +32,19 @@ RunId = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$", description="Id that the client chose.")
 ]
 JobId = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+async def compared_run_ids(
+    run: Annotated[
+        list[Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")]],
+        Query(min_length=1, max_length=20, description="Ids of the runs, in the order in which they stand."),
+    ],
+) -> list[str]:
+    """The runs that are compared, each once."""
+    return list(dict.fromkeys(run))
+
+
+ComparedRunIds = Annotated[list[str], Depends(compared_run_ids)]
 StepPath = Annotated[int, Path(ge=0, le=2**53)]
 ScopeQuery = Annotated[
     str,
@@ -238,6 +251,7 @@ _ERRORS = {
     404: "There is nothing of this id.",
     408: "The body did not arrive in time.",
     409: "What is there already contradicts the request; nothing was changed.",
+    410: "The link expired, was withdrawn, or what it showed was deleted.",
     413: "The body is larger than the server accepts, as sent or after decompression.",
     415: "The content encoding is neither zstd nor gzip.",
     422: "A field of the body or a parameter is wrong; `details` says which, and what was given.",

@@ -11,18 +11,20 @@ from collapsewatch_server.settings import is_loopback
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(:\d{1,5})?")
 # Plotly writes style elements and draws pictures as data and blob URLs; nothing else is not from here.
-CONTENT_SECURITY_POLICY = "; ".join(
-    [
-        "default-src 'self'",
-        "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
-)
+_POLICY = [
+    "default-src 'self'",
+    "script-src 'self'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "object-src 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+]
+CONTENT_SECURITY_POLICY = "; ".join([*_POLICY, "frame-ancestors 'none'"])
+FRAMED_HEADERS = {"Content-Security-Policy": "; ".join([*_POLICY, "frame-ancestors *"])}
+"""Of a page that notebooks and others may show in a frame: nothing can be changed on it, so that no click on
+it can be stolen. It cannot be left for another page of this server either, which all refuse frames."""
+_FRAMED_POLICY = FRAMED_HEADERS["Content-Security-Policy"]
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -51,8 +53,10 @@ class SecurityMiddleware:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                may_be_framed = headers.get("content-security-policy") == _FRAMED_POLICY
                 for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
+                    if not (may_be_framed and name == "X-Frame-Options"):
+                        headers.setdefault(name, value)
             await send(message)
 
         host = Headers(scope=scope).get("host", "")

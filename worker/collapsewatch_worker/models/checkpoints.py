@@ -14,6 +14,7 @@ from collapsewatch_worker.models.folders import Fingerprint
 from collapsewatch_worker.models.resident import LoadedModel
 from collapsewatch_worker.models.store import ModelStore
 from collapsewatch_worker.scoring.engine import cross_log_probs
+from collapsewatch_worker.scoring.own_tokens import TokenNote
 from collapsewatch_worker.settings import ScoringSettings
 
 _PATIENCE_SECONDS = 120.0
@@ -34,12 +35,22 @@ class CheckpointModel:
         return self.loaded.tokenizer
 
     def cross_log_probs(
-        self, prompts: Sequence[Sequence[int]], reasonings: Sequence[Sequence[int]], *, temperature: float
+        self,
+        prompts: Sequence[Sequence[int]],
+        reasonings: Sequence[Sequence[int]],
+        *,
+        temperature: float,
+        note: TokenNote | None = None,
     ) -> Floats:
         """[R, P] nats summed over the reasoning tokens."""
         with self.loaded.scoring() as model:
             return cross_log_probs(
-                model, prompts, reasonings, temperature=temperature, token_budget=self.token_budget
+                model,
+                prompts,
+                reasonings,
+                temperature=temperature,
+                token_budget=self.token_budget,
+                note=note,
             )
 
 

@@ -6,7 +6,7 @@ Source: docs/metrics.md section 2.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Literal
@@ -27,11 +27,15 @@ from collapsewatch_worker.remote.patience import Patience
 from collapsewatch_worker.remote.replies import Engine, Pair, Serving
 from collapsewatch_worker.remote.sglang import SglangEngine
 from collapsewatch_worker.remote.vllm import VllmEngine
+from collapsewatch_worker.scoring.own_tokens import TokenNote
 
 log = logging.getLogger(__name__)
 
 EngineKind = Literal["sglang", "vllm"]
 Ids = tuple[int, ...]
+
+_Keep = Callable[[Pair, Floats], None]
+"""Is told log p of each token of every pair that was scored, of a later round once more."""
 
 NUM_AT_ONCE = 16
 """Requests under way at once: enough for an engine to batch, few beside the rollouts it may serve."""
@@ -89,7 +93,12 @@ class RemoteModel:
     patience: Patience = field(compare=False)
 
     def cross_log_probs(
-        self, prompts: Sequence[Sequence[int]], reasonings: Sequence[Sequence[int]], *, temperature: float
+        self,
+        prompts: Sequence[Sequence[int]],
+        reasonings: Sequence[Sequence[int]],
+        *,
+        temperature: float,
+        note: TokenNote | None = None,
     ) -> Floats:
         """Log-probability of each reasoning under each prompt [R, P], nats summed over its tokens.
 
@@ -117,16 +126,21 @@ class RemoteModel:
         sums_RP = np.zeros((len(reasonings), len(prompts)), dtype=np.float64)
         if not rows_of or not columns_of:
             return sums_RP
-        for pair, total in self._totals(list(columns_of), list(rows_of)).items():
+
+        def keep(pair: Pair, log_probs_T: Floats) -> None:
+            if note is not None:
+                note(rows_of[pair.reasoning], columns_of[pair.prompt], log_probs_T)
+
+        for pair, total in self._totals(list(columns_of), list(rows_of), keep).items():
             sums_RP[np.ix_(rows_of[pair.reasoning], columns_of[pair.prompt])] = total
         return sums_RP
 
-    def _totals(self, prompts: list[Ids], reasonings: list[Ids]) -> dict[Pair, float]:
+    def _totals(self, prompts: list[Ids], reasonings: list[Ids], keep: _Keep) -> dict[Pair, float]:
         """Nats of the reasoning of every pair of distinct prompts and reasonings, all of the same weights."""
         started = time.monotonic()
         for number in range(1, NUM_ROUNDS + 1):
             try:
-                totals = self._round(prompts, reasonings)
+                totals = self._round(prompts, reasonings, keep)
             except EngineChanged as change:
                 reason, is_cut = str(change), change.is_cut
                 log.warning("engine changed, scoring begins anew", extra={"reason": reason, "round": number})
@@ -137,7 +151,7 @@ class RemoteModel:
         failed = f"{reason} while the batch was scored, the last of {NUM_ROUNDS} times"
         raise EngineUnavailable(failed) if is_cut else CheckpointNotReady(failed)
 
-    def _round(self, prompts: list[Ids], reasonings: list[Ids]) -> dict[Pair, float]:
+    def _round(self, prompts: list[Ids], reasonings: list[Ids], keep: _Keep) -> dict[Pair, float]:
         """The same; EngineChanged when they are not of the same weights, or may not be."""
         totals: dict[Pair, float] = {}
         with EngineApi(
@@ -154,7 +168,9 @@ class RemoteModel:
             engine.check_vocabulary(max(map(max, (*prompts, *reasonings))))
             with ThreadPoolExecutor(self.num_at_once, thread_name_prefix="engine") as pool:
                 for wave in _waves(prompts, reasonings):
-                    totals.update(_scored_wave(pool, api, engine, serving, wave))
+                    for pair, log_probs_T in _scored_wave(pool, api, engine, serving, wave):
+                        totals[pair] = float(log_probs_T.sum())
+                        keep(pair, log_probs_T)
             if (now := engine.serving(self.checkpoint)) != serving:
                 raise EngineChanged(f"the engine went over from {serving.source} to {now}")
         return totals
@@ -197,7 +213,7 @@ def _waves(prompts: list[Ids], reasonings: list[Ids]) -> Iterator[list[Pair]]:
 
 def _scored_wave(
     pool: ThreadPoolExecutor, api: EngineApi, engine: Engine, serving: Serving, wave: list[Pair]
-) -> Iterator[tuple[Pair, float]]:
+) -> Iterator[tuple[Pair, Floats]]:
     """Ends at the first error, without starting what had not started."""
     pairs: dict[Future[Floats], Pair] = {
         pool.submit(engine.token_log_probs, pair, serving): pair for pair in wave
@@ -212,7 +228,7 @@ def _scored_wave(
     for error in sorted(errors, key=lambda error: not isinstance(error, EngineChanged)):
         raise error
     for future in done:
-        yield pairs[future], float(future.result().sum())
+        yield pairs[future], future.result()
 
 
 def _positions(sequences: Sequence[Sequence[int]]) -> dict[Ids, list[int]]:

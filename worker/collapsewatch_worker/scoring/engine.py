@@ -24,6 +24,7 @@ from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.scoring.batching import Ints, filled_rows, packed_rows, padded
 from collapsewatch_worker.scoring.budget import MIN_TOKEN_BUDGET, TokenBudget, found_budget, keep_freed_memory
 from collapsewatch_worker.scoring.causal_model import CausalModel, PromptState
+from collapsewatch_worker.scoring.own_tokens import TokenNote
 from collapsewatch_worker.scoring.prefix_tree import shared_segments
 from collapsewatch_worker.scoring.products import stepped_down
 from collapsewatch_worker.scoring.readout import is_out_of_memory
@@ -76,6 +77,7 @@ def cross_log_probs(
     *,
     temperature: float = 1.0,
     token_budget: int | None = None,
+    note: TokenNote | None = None,
 ) -> Floats:
     """Log-probability of each reasoning under each prompt [R, P], nats summed over its tokens.
 
@@ -90,6 +92,7 @@ def cross_log_probs(
         temperature: the sampling temperature, above 0.
         token_budget: most tokens of a micro-batch; found from the device's memory when absent, and halved
             whenever the device runs out of memory.
+        note: is told log p of each token of every pair; a pair may be told twice, then the last counts.
 
     Raises:
         BatchNotScorable: (a ValueError) an empty prompt, a token id outside the model's vocabulary, a pair
@@ -99,6 +102,8 @@ def cross_log_probs(
     sums_RP = np.zeros((len(reasonings), len(prompts)), dtype=np.float64)
     for rows, columns, log_probs_T in _scored_pairs(model, prompts, reasonings, temperature, token_budget):
         sums_RP[np.ix_(rows, columns)] = log_probs_T.sum()
+        if note is not None:
+            note(rows, columns, log_probs_T)
     return sums_RP
 
 

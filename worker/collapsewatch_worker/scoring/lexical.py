@@ -6,7 +6,6 @@ cannot. Source: docs/metrics.md section 6.
 Legend: R reasonings, P prompts, W terms.
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,17 +14,12 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from collapsewatch.contracts.scoring import LexicalMethod
+from collapsewatch.words import words_of
 from collapsewatch_worker.batches.partition import PartitionedTurn
 from collapsewatch_worker.scoring.batching import Ints
 
 Floats = npt.NDArray[np.float64]
 
-_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|[^\w\s]")
-"""A word of one letter or more, a number, one sign, or one character of a script written without spaces.
-Signs count: a grid drawn as text consists of them."""
-_MARKUP = re.compile(r"<[/|]?[a-z_][\w ]{0,40}[/|]?>")
-"""Tags and special tokens, such as `<think>` and `<|im_end|>`: the template's, not the prompt's."""
 _LONGEST_TERM = {LexicalMethod.tfidf_prompt: 1, LexicalMethod.group_centroid: 2}
 """Terms are runs of one to this many words. A reasoning seldom quotes two words of a prompt in a row, while
 reasonings of one prompt share whole phrases."""
@@ -88,11 +82,6 @@ def lexical_texts(turns: Sequence[PartitionedTurn]) -> tuple[list[str], list[str
         return reasonings, [" ".join(map(str, turn.prompt_token_ids or ())) for turn in turns]
     # Neither kind is complete; what is missing cannot be told from an empty text.
     return [turn.reasoning_text for turn in turns], [turn.prompt_text for turn in turns]
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text in lower case, tags and special tokens left out."""
-    return _WORD.findall(_MARKUP.sub(" ", text.lower()))
 
 
 def without_copied_runs(reasonings: Sequence[str], prompts: Sequence[str], num_words: int) -> list[str]:

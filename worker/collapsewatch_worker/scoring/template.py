@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from collapsewatch.words import words_of
 from collapsewatch_worker.scoring.batching import Ints
-from collapsewatch_worker.scoring.lexical import words_of
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What people do about runs: name them, put them away, delete them."""

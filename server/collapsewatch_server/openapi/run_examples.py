@@ -1,0 +1,45 @@
+"""One example of every body of the list of runs."""
+
+from typing import Any
+
+_ROW: dict[str, Any] = {
+    "run_id": "3f2a9c",
+    "project": "sokoban",
+    "name": "GRPO 7B, no filter",
+    "given_name": "grpo-7b",
+    "state": "running",
+    "tags": ["baseline"],
+    "notes": "The filter was switched off at step 90.",
+    "archived": False,
+    "created_at": "2026-01-31T12:00:00.000Z",
+    "updated_at": "2026-01-31T12:41:10.512Z",
+    "last_seen_at": "2026-01-31T12:41:08.020Z",
+    "last_step": 120,
+    "regime": {
+        "scope": "first_turn",
+        "regime": "template_collapse",
+        "reason": "skill 0.05 is below 0.16 while diversity is 0.97 of the baseline",
+        "step": 120,
+    },
+    "open_alerts": {"critical": 1, "warning": 0, "info": 0},
+    "latest": {
+        "retrieval_skill": 0.05,
+        "retrieval_accuracy": 0.17,
+        "retrieval_chance": 0.125,
+        "reward": 0.31,
+    },
+    "group": 1e-6,
+}
+
+RUN_EXAMPLES: dict[str, Any] = {
+    "RunRow": _ROW,
+    "RunRows": {
+        "rows": [_ROW],
+        "num_active": 1,
+        "num_archived": 0,
+        "config_keys": ["filter", "learning_rate", "optimiser.name"],
+    },
+    "Sparklines": {"sparklines": {"3f2a9c": {"steps": [0, 60, 120], "values": [0.62, 0.31, 0.05]}}},
+    "RunAbout": {"name": "GRPO 7B, no filter", "tags": ["baseline"], "archived": False},
+    "DeletedRun": {"run_id": "3f2a9c"},
+}

@@ -1,0 +1,1 @@
+"""What is taken away: numbers as CSV and Parquet, charts as pictures, reports that open offline."""
