@@ -6,6 +6,7 @@ import {
   dependenceFigure,
   dependenceOverlay,
 } from "../../frontend/collapsewatch_frontend/static/js/figures/dependence.js";
+import { ellipseOutline } from "../../frontend/collapsewatch_frontend/static/js/figures/ellipses.js";
 import {
   hasHeatmap,
   heatmapFigure,
@@ -63,12 +64,60 @@ test("points are coloured by step, and one without diversity has no place", () =
   assert.equal(hasPlace(TRAJECTORY.points[2]), false);
 });
 
-test("the newest point wears its regime's colour and its interval", () => {
+test("the newest point wears its regime's colour, and an ellipse spans its intervals", () => {
   const figure = quadrantFigure({ trajectory: TRAJECTORY, theme: THEME });
   const newest = figure.data[figure.data.length - 1];
   assert.equal(newest.marker.color, THEME.regimes.template);
-  assert.ok(Math.abs(newest.error_y.array[0] - 0.1) < 1e-12);
-  assert.equal(newest.error_x.symmetric, false);
+  const { x, y } = figure.data.filter((trace) => trace.fill === "toself").pop();
+  const close = (a, b) => assert.ok(Math.abs(a - b) < 1e-12, `${a} is not ${b}`);
+  close(Math.min(...x), 0.92);
+  close(Math.max(...x), 1.02);
+  close(Math.min(...y), 0);
+  close(Math.max(...y), 0.2);
+});
+
+test("an ellipse reaches as far to each side as that side's limit", () => {
+  const { x, y } = ellipseOutline({
+    ...point(0, 1, 0.5),
+    ...{ diversity_low: 0.7, diversity_high: 1.1, dependence_low: 0.45, dependence_high: 0.9 },
+  });
+  const ends = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
+  [0.7, 1.1, 0.45, 0.9].forEach((limit, i) => assert.ok(Math.abs(ends[i] - limit) < 1e-12));
+  assert.ok(Math.abs(x[0] - x[x.length - 1]) < 1e-12 && Math.abs(y[0] - y[y.length - 1]) < 1e-12);
+  assert.equal(ellipseOutline(point(0, 1, 0.5, { diversity_low: null })), null);
+});
+
+test("at an earlier step the way ends there, and what came later is faint", () => {
+  const figure = quadrantFigure({ trajectory: TRAJECTORY, theme: THEME, selected: 1 });
+  const newest = figure.data[figure.data.length - 1];
+  assert.deepEqual([newest.x, newest.y], [[1.02], [0.6]]);
+  const points = figure.data.find((trace) => Array.isArray(trace.marker?.color));
+  assert.deepEqual(points.marker.color, [0, 1]);
+  assert.equal(points.marker.cmax, 3);
+  const later = figure.data.find((trace) => trace.ids?.includes("step-3"));
+  assert.deepEqual(later.x, [0.97]);
+  assert.ok(texts(figure).join(" ").includes("step 1"));
+});
+
+test("another run is ringed where it stood at the step that is looked at", () => {
+  const ghosts = [{ name: "other", colour: THEME.series[3], points: TRAJECTORY.points }];
+  const ring = (selected) =>
+    quadrantFigure({ trajectory: TRAJECTORY, theme: THEME, ghosts, selected }).data.find(
+      (trace) => trace.marker?.symbol === "circle-open" && trace.x.length === 1,
+    );
+  assert.deepEqual(ring(1).y, [0.6]);
+  assert.equal(ring(null), undefined);
+});
+
+test("the change between two heatmaps has a scale around nothing", () => {
+  const prompts = [
+    { group_ids: ["a"], preview: "a", retrieved: [0.5, -0.5], number: 2 },
+    { group_ids: ["b"], preview: "b", retrieved: [0, 0], number: 1 },
+  ];
+  const [trace] = heatmapFigure({ prompts, theme: THEME, difference: true }).data;
+  assert.deepEqual([trace.zmin, trace.zmax], [-1, 1]);
+  assert.equal(trace.colorscale[1][1], THEME.sunken);
+  assert.deepEqual(trace.y, ["2", "1"]);
 });
 
 test("without a frozen baseline the thresholds are dotted floors and nothing is marked", () => {

@@ -65,7 +65,7 @@ test("only settings that differ are listed, a missing one among them", () => {
   ]);
   assert.deepEqual(
     rows.map((row) => row.key),
-    ["extra", "filter"],
+    ["extra.a", "filter"],
   );
 });
 

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
+  Attention,
+  Freshness,
   Refresher,
   backoffSeconds,
   liveState,
@@ -131,6 +133,89 @@ test("the live mark tells when the page became stale", () => {
   assert.deepEqual(liveState({ connected: false, lostAtMs: 7, everConnected: true }), {
     kind: "stale",
     sinceMs: 7,
+    connected: false,
   });
   assert.equal(liveState({ connected: false, lostAtMs: 7, everConnected: false }).kind, "connecting");
+});
+
+const apart = () => ({ attention: new Attention(), freshness: new Freshness() });
+
+test("of the steps with news the first is kept, however many there are", async () => {
+  const timers = fakeTimers();
+  const loads = [];
+  const refresher = new Refresher(async (wishes) => loads.push([...wishes]), { ...timers, ...apart() });
+  for (const step of [9, 7, 8]) refresher.request(step);
+  for (let step = 10; step < 10_000; step += 1) refresher.request(step);
+  refresher.request("alerts");
+  await timers.fire();
+  assert.deepEqual(loads, [[7, "alerts"]]);
+});
+
+test("a page that nobody looks at loads once a minute, and at once when somebody does", async () => {
+  const timers = fakeTimers();
+  const shared = apart();
+  let numLoads = 0;
+  const refresher = new Refresher(async () => (numLoads += 1), { ...timers, ...shared });
+  shared.attention.set(true);
+  refresher.request("all", 400);
+  assert.deepEqual(timers.waits(), [400], "what was never loaded is loaded also behind other tabs");
+  await timers.fire();
+  refresher.request("news", 400);
+  assert.deepEqual(timers.waits(), [60_000]);
+  shared.attention.set(false);
+  assert.deepEqual(timers.waits(), [0]);
+  await timers.fire();
+  assert.equal(numLoads, 2);
+  refresher.stop();
+  refresher.request("more");
+  shared.attention.set(false);
+  assert.deepEqual(timers.waits(), []);
+});
+
+test("a page is stale since its last good load, until it loads again or is left", async () => {
+  const timers = fakeTimers();
+  const shared = apart();
+  const told = [];
+  shared.freshness.subscribe(() => told.push(shared.freshness.staleSinceMs));
+  let [nowMs, works] = [1000, true];
+  const load = async () => {
+    if (!works) throw new Error("no");
+  };
+  const refresher = new Refresher(load, { ...timers, ...shared, now: () => nowMs });
+  refresher.request("all");
+  await timers.fire();
+  [nowMs, works] = [5000, false];
+  refresher.request("news");
+  await timers.fire();
+  nowMs = 9000;
+  await timers.fire();
+  works = true;
+  await timers.fire();
+  assert.deepEqual(told, [1000, null]);
+  works = false;
+  refresher.request("news");
+  await timers.fire();
+  refresher.stop();
+  assert.deepEqual(told, [1000, null, 9000, null]);
+});
+
+test("what is given up makes nothing stale", async () => {
+  const timers = fakeTimers();
+  const shared = apart();
+  const load = async () => {
+    throw new Error("there is no such run");
+  };
+  new Refresher(load, { ...timers, ...shared, onError: () => "give up" }).request("all");
+  await timers.fire();
+  assert.equal(shared.freshness.staleSinceMs, null);
+});
+
+test("a view is live only when the stream is open and what it told could be loaded", () => {
+  const open = { connected: true, lostAtMs: null, everConnected: true };
+  assert.equal(liveState({ ...open, staleSinceMs: null }).kind, "live");
+  assert.deepEqual(liveState({ ...open, staleSinceMs: 5 }), { kind: "stale", sinceMs: 5, connected: true });
+  const lost = { connected: false, lostAtMs: 9, everConnected: true };
+  assert.deepEqual(liveState({ ...lost, staleSinceMs: 5 }), { kind: "stale", sinceMs: 5, connected: false });
+  assert.deepEqual(liveState(lost), { kind: "stale", sinceMs: 9, connected: false });
+  assert.equal(liveState({ ...lost, everConnected: false, staleSinceMs: 5 }).kind, "connecting");
 });

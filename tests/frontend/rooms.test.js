@@ -10,7 +10,7 @@ const code = (path) =>
     .replace(/\/\*[\s\S]*?\*\//g, "")
     .replace(/(^|\s)\/\/.*$/gm, "");
 const isView = (path) => path.startsWith("js/views/");
-const BOOT = ["js/theme-boot.js", "js/app.js"];
+const BOOT = ["js/theme-boot.js", "js/app.js", "js/shared_app.js", "js/live_worker.js"];
 
 function modulesWith(pattern) {
   return MODULES.filter((path) => pattern.test(code(path)));
@@ -20,8 +20,11 @@ test("there are modules to check", () => {
   assert.ok(MODULES.length > 20);
 });
 
-test("only api.js touches the network", () => {
-  assert.deepEqual(modulesWith(/\bfetch\(|new EventSource\(|XMLHttpRequest|sendBeacon/), ["js/api.js"]);
+test("only api.js and the stream's world touch the network", () => {
+  assert.deepEqual(modulesWith(/\bfetch\(|new EventSource\(|XMLHttpRequest|sendBeacon/), [
+    "js/api.js",
+    "js/live_world.js",
+  ]);
 });
 
 test("only charts.js touches Plotly", () => {

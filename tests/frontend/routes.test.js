@@ -15,7 +15,8 @@ import {
 
 test("no hash is the list of runs", () => {
   for (const hash of ["", "#", "#/"]) {
-    assert.deepEqual(parseRoute(hash), { screen: "runs", project: "", search: "" });
+    const { screen, project, search } = parseRoute(hash);
+    assert.deepEqual({ screen, project, search }, { screen: "runs", project: "", search: "" });
   }
 });
 
@@ -30,25 +31,32 @@ test("an unknown path is known to be unknown", () => {
 
 test("every address that is made can be read again", () => {
   const project = "my agent & co";
-  assert.deepEqual(parseRoute(runsHref({ project, search: "grpo" })), {
-    screen: "runs",
-    project,
-    search: "grpo",
-  });
-  assert.deepEqual(parseRoute(runHref("a:b.c-1", { scope: "turn/1", ghost: "d", earlier: "hidden" })), {
-    screen: "run",
-    runId: "a:b.c-1",
+  const list = parseRoute(runsHref({ project, search: "grpo" }));
+  assert.deepEqual([list.screen, list.project, list.search], ["runs", project, "grpo"]);
+  const shown = {
     scope: "turn/1",
     ghost: "d",
     earlier: "hidden",
-  });
+    scorer: "reference: tiny",
+    more: true,
+    step: 0,
+    against: 12,
+    chart: "mi",
+    view: { smoothing: 0.5, log: true, axis: "time", range: [3, 9] },
+  };
+  assert.deepEqual(parseRoute(runHref("a:b.c-1", shown)), { screen: "run", runId: "a:b.c-1", ...shown });
   assert.deepEqual(parseRoute(settingsHref()), { screen: "settings" });
-  assert.deepEqual(parseRoute(compareHref(["a:1", "b"])), { screen: "compare", runIds: ["a:1", "b"] });
+  const { screen, runIds } = parseRoute(compareHref(["a:1", "b"]));
+  assert.deepEqual({ screen, runIds }, { screen: "compare", runIds: ["a:1", "b"] });
 });
 
 test("empty parameters stay out of the address", () => {
   assert.equal(runHref("abc", { scope: "", ghost: "" }), "#/runs/abc");
   assert.equal(runsHref(), "#/");
+});
+
+test("a step that is none is left out", () => {
+  for (const step of ["-1", "1.5", "abc", ""]) assert.equal(parseRoute(`#/runs/a?step=${step}`).step, null);
 });
 
 test("a run named twice is compared once", () => {

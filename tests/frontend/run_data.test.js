@@ -207,3 +207,105 @@ test("batches that were laid aside are fetched as soon as the run has some", asy
   assert.deepEqual(data.thinnedJobs, [{ job_id: 1, status: "thinned" }]);
   assert.deepEqual(data.deadJobs, []);
 });
+
+/** A server whose series is longer than what it sends, cut down by taking every hundredth step. */
+function longServer() {
+  const server = fakeServer({ numSteps: 1000 });
+  server.api.getSeries = async (_, { scope, metrics, sinceStep = 0, fromStep, toStep, maxPoints }) => {
+    server.asked.push(["series", scope, fromStep, toStep, sinceStep, maxPoints]);
+    let found = Array.from({ length: server.numSteps }, (_, i) => i);
+    found = found.filter((i) => i >= Math.max(sinceStep, fromStep ?? 0) && i <= (toStep ?? Infinity));
+    const kept = found.length > maxPoints ? found.filter((i) => i % 100 === 0 || i === found.at(-1)) : found;
+    const one = { steps: kept, values: kept.map((i) => i / 10), low: null, high: null, num_points: found.length };
+    return Object.fromEntries(metrics.map((metric) => [metric, one]));
+  };
+  return server;
+}
+
+const shownSteps = (data) => data.series.scored.retrieval_accuracy.steps;
+
+test("what is zoomed into comes in full, and goes again when all is shown", async () => {
+  const server = longServer();
+  const data = new RunData(server.api, "r", { maxPoints: 50 });
+  await data.load(new Set([WISH.all]));
+  const whole = shownSteps(data);
+  assert.equal(whole.length, 11);
+  server.asked.length = 0;
+  assert.equal(await data.look([419.6, 424.2]), true);
+  assert.deepEqual(
+    shownSteps(data).filter((step) => step > 400 && step < 500),
+    [419, 420, 421, 422, 423, 424, 425],
+  );
+  assert.deepEqual(server.asked[0], ["series", "first_turn", 419, 425, 0, 50]);
+  await data.look(null);
+  assert.deepEqual(shownSteps(data), whole);
+});
+
+test("a run that is here in full asks for nothing when it is zoomed into", async () => {
+  const server = fakeServer({ numSteps: 30 });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  server.asked.length = 0;
+  assert.equal(await data.look([3, 9]), false);
+  assert.deepEqual(server.asked, []);
+});
+
+test("of two stretches the one that was asked for last is shown, whichever comes first", async () => {
+  const server = longServer();
+  const data = new RunData(server.api, "r", { maxPoints: 50 });
+  await data.load(new Set([WISH.all]));
+  const { getSeries } = server.api;
+  const held = [];
+  server.api.getSeries = async (...question) => {
+    if (question[1].fromStep === 100) await new Promise((resolve) => held.push(resolve));
+    return getSeries(...question);
+  };
+  const slow = data.look([110, 120]);
+  const slower = data.look([100, 105]);
+  const last = data.look([510, 515]);
+  assert.equal(await last, true);
+  for (const release of held) release();
+  assert.deepEqual([await slow, await slower], [false, false]);
+  assert.ok(shownSteps(data).includes(513));
+  assert.ok(!shownSteps(data).includes(103));
+});
+
+test("a page that stays open for ever keeps no more than it can show", async () => {
+  const server = longServer();
+  server.numSteps = 10;
+  const data = new RunData(server.api, "r", { maxPoints: 50 });
+  await data.load(new Set([WISH.all]));
+  for (let step = 10; step < 2000; step += 1) {
+    server.numSteps = step + 1;
+    await data.load(new Set([step]));
+    assert.ok(shownSteps(data).length <= 100);
+    assert.ok(data.trajectory.points.length <= 100);
+  }
+  assert.deepEqual([shownSteps(data)[0], shownSteps(data).at(-1)], [0, 1999]);
+});
+
+test("what stands on top of the page can be drawn before the rest has come", async () => {
+  const server = fakeServer({ numSteps: 3 });
+  const seen = [];
+  const data = new RunData(server.api, "r", {
+    onPart: () => seen.push([data.series.scored.retrieval_accuracy.steps.length, data.hasLoaded("batch")]),
+  });
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(seen, [[3, false]]);
+  assert.ok(data.hasLoaded("batch"));
+  assert.equal(data.series.batch.reward.steps.length, 3);
+  await data.load(new Set([2]));
+  assert.equal(seen.length, 1, "news come in one piece");
+});
+
+test("of the trainer's numbers those come that are drawn", async () => {
+  const server = fakeServer({ numSteps: 1, scopes: ["first_turn", "batch", "trainer"] });
+  const { getRun } = server.api;
+  const trainer = [...Array.from({ length: 40 }, (_, i) => `scalar_${i}`), "grad_norm_task/q1"];
+  server.api.getRun = async () => ({ ...(await getRun()), metrics: { trainer } });
+  const data = new RunData(server.api, "r");
+  await data.load(new Set([WISH.all]));
+  const drawn = Object.keys(data.series.trainer);
+  assert.ok(drawn.length < 40);
+  assert.ok(drawn.includes("grad_norm_task/q1"));
+});

@@ -5,6 +5,7 @@ import {
   bandSegments,
   branch,
   branchPoints,
+  isCutDown,
   isEmpty,
   mergePoints,
   mergeScope,
@@ -14,6 +15,9 @@ import {
   sparklinePoints,
   sparklineY,
   stepRange,
+  thinned,
+  thinnedPoints,
+  withDetail,
 } from "../../frontend/collapsewatch_frontend/static/js/series.js";
 import { series } from "./helpers.js";
 
@@ -148,4 +152,61 @@ test("a sparkline fills its box, higher values higher up", () => {
 test("values beyond the axis stay inside the sparkline", () => {
   assert.equal(sparklineY(7, { height: 26, low: 0, high: 1 }), 3);
   assert.equal(sparklineY(-7, { height: 26, low: 0, high: 1 }), 23);
+});
+
+test("a stretch in full takes the place of what was cut down, and only there", () => {
+  const whole = { ...series([0, 10, 20, 30, 40], [0, 1, 2, 3, 4]), num_points: 41 };
+  const detail = series([10, 11, 12, 20], [9, 8, 7, 6], { low: [1, 1, 1, 1], high: [9, 9, 9, 9] });
+  const shown = withDetail(whole, detail);
+  assert.deepEqual(shown.steps, [0, 10, 11, 12, 20, 30, 40]);
+  assert.deepEqual(shown.values, [0, 9, 8, 7, 6, 3, 4]);
+  assert.deepEqual(shown.low, [null, 1, 1, 1, 1, null, null]);
+  assert.ok(isCutDown(shown), "elsewhere there is still more");
+  assert.equal(withDetail(whole, series([], [])), whole);
+  assert.deepEqual(withDetail(series([5], [1]), series([1, 2], [3, 4])).steps, [1, 2, 5]);
+});
+
+test("news of a cut-down series leave it cut down", () => {
+  const whole = { ...series([0, 50, 99], [1, 2, 3]), num_points: 100 };
+  const merged = mergeSeries(whole, { ...series([99, 100], [4, 5]), num_points: 2 });
+  assert.deepEqual(merged.steps, [0, 50, 99, 100]);
+  assert.ok(isCutDown(merged));
+  assert.ok(!isCutDown(mergeSeries(series([0], [1]), { ...series([1], [2]), num_points: 1 })));
+});
+
+test("a series that grew too long keeps its ends and every extreme", () => {
+  const steps = Array.from({ length: 5000 }, (_, i) => i);
+  const values = steps.map((step) => (step === 1234 ? 50 : step === 4321 ? -50 : Math.sin(step / 300)));
+  const thin = thinned(series(steps, values, { low: values, high: values }), 100);
+  assert.ok(thin.steps.length <= 100);
+  assert.deepEqual([thin.steps[0], thin.steps.at(-1)], [0, 4999]);
+  for (const step of [1234, 4321]) assert.ok(thin.steps.includes(step));
+  assert.deepEqual(thin.values, thin.steps.map((step) => values[step]));
+  assert.deepEqual(thin.low, thin.values);
+  assert.ok(isCutDown(thin));
+  const short = series([1, 2], [3, 4]);
+  assert.equal(thinned(short, 100), short);
+});
+
+test("a series that is thinned again and again stays small and keeps its spike", () => {
+  let held = series([0], [100]);
+  for (let step = 1; step < 20_000; step += 1) {
+    held = mergeSeries(held, { ...series([step], [step === 777 ? 9 : Math.random()]), num_points: 1 });
+    if (held.steps.length > 200) held = thinned(held, 100);
+  }
+  assert.ok(held.steps.length <= 200);
+  assert.equal(held.values[held.steps.indexOf(777)], 9);
+  assert.deepEqual([held.steps[0], held.steps.at(-1)], [0, 19_999]);
+});
+
+test("a trajectory that grew too long keeps the extremes along both axes", () => {
+  const points = Array.from({ length: 3000 }, (_, step) => ({
+    step,
+    dependence: step === 700 ? 1 : 0.5,
+    diversity: step === 900 ? null : step === 1900 ? 3 : 1,
+  }));
+  const thin = thinnedPoints(points, 100);
+  assert.ok(thin.length <= 100);
+  for (const step of [0, 700, 1900, 2999]) assert.ok(thin.some((point) => point.step === step), String(step));
+  assert.equal(thinnedPoints(points.slice(0, 5), 100).length, 5);
 });

@@ -26,6 +26,53 @@ function luminance(hex) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
+/** What a person of each kind of colour vision sees of linear light (Machado, Oliveira and Fernandes 2009). */
+const VISIONS = {
+  usual: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ],
+  protanopia: [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+  ],
+  deuteranopia: [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.01182, 0.04294, 0.968881],
+  ],
+  tritanopia: [
+    [1.255528, -0.076749, -0.178779],
+    [-0.078411, 0.930809, 0.147602],
+    [0.004733, 0.691367, 0.3039],
+  ],
+};
+const times = (matrix, vector) => matrix.map((row) => row.reduce((sum, value, i) => sum + value * vector[i], 0));
+
+/** The colour in Oklab, where distances are about those that are seen; 1 is from black to white. */
+function seen(hex, vision) {
+  const channels = [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16) / 255);
+  const light = channels.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  const cones = times(
+    [
+      [0.4122214708, 0.5363325363, 0.0514459929],
+      [0.2119034982, 0.6806995451, 0.1073969566],
+      [0.0883024619, 0.2817188376, 0.6299787005],
+    ],
+    times(VISIONS[vision], light).map((value) => Math.min(1, Math.max(0, value))),
+  ).map(Math.cbrt);
+  return times(
+    [
+      [0.2104542553, 0.793617785, -0.0040720468],
+      [1.9779984951, -2.428592205, 0.4505937099],
+      [0.0259040371, 0.7827717662, -0.808675766],
+    ],
+    cones,
+  );
+}
+
 function contrast(a, b) {
   const [low, high] = [luminance(a), luminance(b)].sort((x, y) => x - y);
   return (high + 0.05) / (low + 0.05);
@@ -56,6 +103,20 @@ for (const theme of ["light", "dark"]) {
     }
   });
 
+  test(`the colours of runs reach 3 to 1 and stay apart for everybody in the ${theme} theme`, () => {
+    const runs = Array.from({ length: 8 }, (_, i) => resolve(`run-${i + 1}`, theme));
+    for (const colour of runs) assert.ok(contrast(colour, resolve("surface", theme)) >= 3, colour);
+    for (const vision of Object.keys(VISIONS)) {
+      const places = runs.map((colour) => seen(colour, vision));
+      for (let i = 1; i < places.length; i += 1) {
+        for (let j = 0; j < i; j += 1) {
+          const distance = Math.hypot(...places[i].map((value, at) => value - places[j][at]));
+          assert.ok(distance >= 0.13, `${vision}: ${runs[i]} and ${runs[j]} are ${distance.toFixed(3)} apart`);
+        }
+      }
+    }
+  });
+
   test(`the colour scale goes one way, so that it reads without hue, in the ${theme} theme`, () => {
     const steps = [0, 1, 2, 3].map((i) => contrast(resolve(`scale-${i}`, theme), resolve("surface", theme)));
     assert.deepEqual(
@@ -66,7 +127,7 @@ for (const theme of ["light", "dark"]) {
 }
 
 test("every custom property that a style sheet uses is defined", () => {
-  const local = new Set(["tone", "urgency"]);
+  const local = new Set(["tone", "urgency", "run-height", "group-height"]);
   for (const path of filesBelow("css", ".css")) {
     for (const [, name] of readStatic(path).matchAll(/var\(--([a-z0-9-]+)\)/g)) {
       assert.ok(TOKENS.has(name) || local.has(name), `${path} uses --${name}`);

@@ -1,10 +1,10 @@
 /** The network: REST and the event stream. */
 
-import { backoffSeconds } from "./refresh.js";
+import { LiveHub, SIGN_MS } from "./live_hub.js";
+import { liveWorld } from "./live_world.js";
+import { apiPrefix } from "./shared.js";
 
-const PREFIX = "/api/v1";
-const PROBE_MS = 15_000;
-const EVENTS = ["run", "batch", "metrics", "alert", "alert_change", "job", "worker", "service"];
+const PREFIX = apiPrefix();
 
 /** An answer of the server that is not a success. */
 export class ApiError extends Error {
@@ -52,9 +52,20 @@ function query(values) {
 const runPath = (runId) => `/runs/${encodeURIComponent(runId)}`;
 
 export const getRuns = async (project = "") => (await call(`/runs${query({ project })}`)).runs;
+/**
+ * Lines of the list: `{rows, num_active, num_archived, config_keys}`, with `runIds` only of those.
+ * @param {Record<string, any>} choice
+ */
+export const getRunRows = ({ project, archived, groupBy, runIds, limit }) =>
+  call(`/run-list${query({ project, archived: archived || "", group_by: groupBy, run: runIds, limit })}`);
+export const getSparklines = async (runIds) =>
+  (await call(`/run-list/sparklines${query({ run: runIds })}`)).sparklines;
+/** `about`: `{name?, tags?, notes?, archived?}`. */
+export const changeRun = (runId, about) => send("PATCH", `${runPath(runId)}/about`, about);
+export const deleteRun = (runId) => call(runPath(runId), { method: "DELETE" });
 export const getProjects = async () => (await call("/projects")).projects;
 export const getMetricsInfo = async () => (await call("/metrics-info")).metrics;
-export const getRun = (runId) => call(runPath(runId));
+export const getRun = (runId) => takeAhead(runPath(runId)) ?? call(runPath(runId));
 export const getAlerts = async (runId) => (await call(`${runPath(runId)}/alerts`)).alerts;
 /** Jobs of one status (`dead`, `thinned`, …), the newest first. */
 export const getJobs = async (runId, status) =>
@@ -62,21 +73,82 @@ export const getJobs = async (runId, status) =>
 export const retryJob = (runId, jobId) =>
   call(`${runPath(runId)}/jobs/${encodeURIComponent(jobId)}/retry`, { method: "POST" });
 export const getStep = (runId, step, scope) => call(`${runPath(runId)}/steps/${step}${query({ scope })}`);
+/** When the steps were, and where another policy version begins. */
+export const getClock = (runId) => call(`${runPath(runId)}/clock`);
+/** What each filter rule would have kept of a step's prompts, and when it last kept them. */
+export const getKept = (runId, step) => call(`${runPath(runId)}/steps/${step}/kept`);
+
+/** Rollouts of a step in short: `{step, attempt, group, order, offset, limit}`, all optional. */
+export const getRollouts = (runId, choice) => call(`${runPath(runId)}/rollouts${query(choice)}`);
+/**
+ * @param {string} runId
+ * @param {number} step
+ * @param {number} index
+ * @param {Record<string, any>} [choice]
+ */
+export const getRollout = (runId, step, index, { attempt } = {}) =>
+  call(`${runPath(runId)}/rollouts/${step}/${index}${query({ attempt })}`);
+/** One stretch of a search: `{q, where, attempt, from_step, from_index, limit}`. */
+export const searchRollouts = (runId, wanted) => call(`${runPath(runId)}/rollout-search${query(wanted)}`);
+/** The shared phrases of a step and their share over the run; `is_complete` says whether to ask again. */
+export const getTemplate = (runId, choice) => call(`${runPath(runId)}/template${query(choice)}`);
 
 /** Workers, queue, what waits and what was lost, over all runs. */
 export const getService = () => call("/service");
 
 /**
  * Points from `sinceStep` on; all of them without it. Returns `{name: series}`: the run's own, or with
- * `attempt` that attempt's own rows, those that a later one superseded among them.
+ * `attempt` that attempt's own rows, those that a later one superseded among them. `fromStep` and `toStep` are
+ * what a figure shows: the points next to them come along. Of more than `maxPoints` come the extremes.
+ * @param {string} runId
+ * @param {Record<string, any>} question
  */
-export async function getSeries(runId, { scope, metrics = [], sinceStep, attempt }) {
-  const path = `${runPath(runId)}/series${query({ scope, metric: metrics, since_step: sinceStep, attempt })}`;
+export async function getSeries(runId, { scope, metrics = [], attempt, ...stretch }) {
+  const path = `${runPath(runId)}/series${query({ scope, metric: metrics, attempt, ...steps(stretch) })}`;
   return (await call(path)).series;
 }
 
-export const getTrajectory = (runId, { scope, sinceStep, attempt }) =>
-  call(`${runPath(runId)}/trajectory${query({ scope, since_step: sinceStep, attempt })}`);
+/**
+ * @param {string} runId
+ * @param {Record<string, any>} question
+ */
+export const getTrajectory = (runId, { scope, attempt, ...stretch }) =>
+  call(`${runPath(runId)}/trajectory${query({ scope, attempt, ...steps(stretch) })}`);
+
+/** @param {Record<string, any>} stretch */
+const steps = ({ sinceStep, fromStep, toStep, maxPoints }) => ({
+  since_step: sinceStep,
+  from_step: fromStep,
+  to_step: toStep,
+  max_points: maxPoints,
+});
+
+/** Where several runs stand, and what groups of them come to. */
+export const getComparison = (runIds, { scope, scalars = [], groupBy = [] }) =>
+  call(`/compare${query({ run: runIds, scope, scalar: scalars, group_by: groupBy })}`);
+
+/** Metrics of several runs on one axis; `range` is the part of it that is shown. */
+export const getComparedSeries = (
+  runIds,
+  { scope, metrics, axis, groupBy = [], maxPoints, range = null, intervals = true },
+) =>
+  call(
+    `/compare/series${query({
+      run: runIds,
+      scope,
+      metric: metrics,
+      axis,
+      group_by: groupBy,
+      max_points: maxPoints,
+      from_place: range?.[0],
+      to_place: range?.[1],
+      intervals: intervals ? undefined : "false",
+    })}`,
+  );
+
+/** The ways of several runs through the quadrant. */
+export const getComparedPaths = (runIds, { scope, groupBy = [] }) =>
+  call(`/compare/paths${query({ run: runIds, scope, group_by: groupBy })}`);
 
 /** A page of the inbox; `filters` are the query of the address, several states and severities allowed. */
 export const getInbox = (filters) => call(`/alerts${query(filters)}`);
@@ -108,103 +180,131 @@ export const createChannel = (draft) => send("POST", "/channels", draft);
 export const updateChannel = (channelId, change) => send("PATCH", channelPath(channelId), change);
 export const removeChannel = (channelId) => call(channelPath(channelId), { method: "DELETE" });
 export const testChannel = (channelId) => call(`${channelPath(channelId)}/test`, { method: "POST" });
+/**
+ * @param {any} channelId
+ * @param {Record<string, any>} [page]
+ */
 export const getDeliveries = (channelId, { before, limit = 20 } = {}) =>
   call(`${channelPath(channelId)}/deliveries${query({ before, limit })}`);
 
+/** Address of a file to take away: `report.html`, `series.csv`, `series.parquet`, `chart.png` or `chart.svg`. */
+export const exportHref = (kind, choice) => `${PREFIX}/exports/${kind}${query(choice)}`;
+
+/** What a link shows; only on the page that the link opens. */
+export const getSharedPage = () => call("");
+
+/** Links that show the run, or all links. */
+export const getShares = async (run = "") => (await call(`/shares${query({ run })}`)).shares;
+export const createShare = (draft) => send("POST", "/shares", draft);
+export const revokeShare = (shareId) => call(`/shares/${encodeURIComponent(shareId)}`, { method: "DELETE" });
+
+/** Answers that were asked for before anybody needed them, by path. */
+const ahead = new Map();
+
+/** Asks for the run before its screen is there, while the chart library still loads. */
+export function askAhead(runId) {
+  const path = runPath(runId);
+  const answer = call(path);
+  // Whoever needs it is told of the failure; until then nobody has to be.
+  answer.catch(() => {});
+  ahead.set(path, answer);
+}
+
+/** The answer that was asked for ahead, once: what is asked again shall be new. */
+function takeAhead(path) {
+  const answer = ahead.get(path);
+  ahead.delete(path);
+  return answer;
+}
+
+/** Id of the last event that the page knows of, by the server that sent it; null where it does not say. */
+function knownEventId() {
+  const known = Number(document.documentElement.dataset.lastEventId ?? NaN);
+  return Number.isSafeInteger(known) ? known : null;
+}
+
 /**
- * The event stream, reconnected for ever with growing pauses.
+ * The event stream, reconnected for ever with growing pauses; one for all tabs where the browser can share it.
  *
- * Listeners: `onOpen()` on every (re)connect – load everything again then;
- * `onEvent(name, data)`; `onState({connected, lostAtMs})`.
+ * Listeners: `onOpen()` when everything has to be loaded (again); `onEvent(name, data)`;
+ * `onState({connected, lostAtMs})`. A stream that goes on where it was only tells what was missed.
  */
 export class EventStream {
   #listeners;
-  #source = null;
-  #attempt = 0;
+  #lastEventId = knownEventId();
+  #port = null;
+  #hub = null;
   #timer = null;
-  #lastSeenMs = 0;
-  #connected = false;
+  #watch = new AbortController();
 
   constructor(listeners) {
     this.#listeners = listeners;
-    setInterval(() => this.#probe(), PROBE_MS);
-    window.addEventListener("online", () => this.#reconnectNow());
-    window.addEventListener("offline", () => this.#lose());
-    document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState === "visible" && !this.#connected) this.#reconnectNow();
-    });
-    // A page that is left must not hold one of the browser's few connections to this server.
-    window.addEventListener("pagehide", () => this.#source?.close());
-    window.addEventListener("pageshow", (event) => {
-      if (event.persisted) this.#reconnectNow();
-    });
+  }
+
+  /** Whether the page was told what is known, so that what it loads now misses nothing. */
+  get knowsStart() {
+    return this.#lastEventId !== null;
   }
 
   start() {
-    this.#source?.close();
-    const source = new EventSource(`${PREFIX}/stream`);
-    this.#source = source;
-    source.addEventListener("open", () => this.#open());
-    source.addEventListener("hello", () => this.#seen());
-    source.addEventListener("error", () => {
-      if (source === this.#source) this.#lose();
-    });
-    for (const name of EVENTS) {
-      source.addEventListener(name, (event) => {
-        this.#seen();
-        this.#listeners.onEvent(name, JSON.parse(event.data));
-      });
-    }
-  }
-
-  #seen() {
-    this.#lastSeenMs = Date.now();
-  }
-
-  #open() {
-    this.#attempt = 0;
-    this.#connected = true;
-    this.#seen();
-    this.#listeners.onState({ connected: true, lostAtMs: null });
-    this.#listeners.onOpen();
-  }
-
-  #lose() {
-    this.#source?.close();
-    this.#source = null;
-    if (this.#connected || this.#attempt === 0) {
-      this.#listeners.onState({
-        connected: false,
-        lostAtMs: this.#connected ? this.#lastSeenMs : Date.now(),
-      });
-    }
-    this.#connected = false;
-    if (this.#timer !== null) return;
-    this.#timer = setTimeout(
+    this.#connect();
+    this.#say("join");
+    this.#timer = setInterval(() => this.#say("sign"), SIGN_MS);
+    const { signal } = this.#watch;
+    window.addEventListener("online", () => this.#say("nudge"), { signal });
+    window.addEventListener("offline", () => this.#say("probe"), { signal });
+    document.addEventListener(
+      "visibilitychange",
       () => {
-        this.#timer = null;
-        this.start();
+        if (document.visibilityState === "visible") this.#say("nudge");
       },
-      backoffSeconds(this.#attempt) * 1000,
+      { signal },
     );
-    this.#attempt += 1;
+    // A page that is left, and may come back, must not hold what others could use.
+    window.addEventListener("pagehide", () => this.#say("leave"), { signal });
+    window.addEventListener("pageshow", (event) => event.persisted && this.#say("join"), { signal });
   }
 
-  #reconnectNow() {
-    clearTimeout(this.#timer);
-    this.#timer = null;
-    this.start();
+  stop() {
+    this.#say("leave");
+    clearInterval(this.#timer);
+    this.#watch.abort();
   }
 
-  /** A dead connection can look open for minutes, so silence is checked with a question. */
-  async #probe() {
-    if (!this.#connected || Date.now() - this.#lastSeenMs < PROBE_MS) return;
+  #connect() {
+    const hear = (message) => this.#hear(message);
     try {
-      const response = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(5_000) });
-      if (response.ok) this.#seen();
-      else this.#lose();
+      const url = new URL("./live_worker.js", import.meta.url);
+      const worker = new SharedWorker(url, { type: "module", name: PREFIX });
+      // A browser that knows shared workers, but none of modules, says so in this way.
+      worker.addEventListener("error", () => this.#stayAlone(), { once: true });
+      this.#port = worker.port;
+      this.#port.addEventListener("message", (event) => hear(event.data));
+      this.#port.start();
     } catch {
-      this.#lose();
+      this.#stayAlone({ joined: false });
     }
+  }
+
+  /** Without a shared worker the page has a stream of its own. */
+  #stayAlone({ joined = true } = {}) {
+    if (this.#hub !== null) return;
+    this.#hub = new LiveHub(liveWorld(PREFIX));
+    this.#port = { postMessage: (message) => this.#hear(message) };
+    if (joined) this.#say("join");
+  }
+
+  #say(kind) {
+    const message = { kind, lastEventId: this.#lastEventId };
+    if (this.#hub === null) this.#port.postMessage(message);
+    else this.#hub.hear(this.#port, message);
+  }
+
+  #hear({ kind, ...message }) {
+    if (kind === "state") this.#listeners.onState(message);
+    if (kind === "open" && message.fresh) this.#listeners.onOpen();
+    if (kind !== "event") return;
+    this.#lastEventId = message.id;
+    this.#listeners.onEvent(message.name, JSON.parse(message.data));
   }
 }

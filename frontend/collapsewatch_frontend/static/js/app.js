@@ -1,8 +1,8 @@
 /** Starts the page: one event stream, one screen at a time. */
 
-import { EventStream, getAlert, getInbox, getMetricsInfo, getService } from "./api.js";
+import { EventStream, askAhead, getAlert, getInbox, getMetricsInfo, getService } from "./api.js";
 import { isNews } from "./alerts.js";
-import { Refresher } from "./refresh.js";
+import { Refresher, attention, freshness } from "./refresh.js";
 import { parseRoute, runsHref } from "./routes.js";
 import { mountAlert } from "./views/alert.js";
 import { mountAlerts } from "./views/alerts.js";
@@ -10,13 +10,16 @@ import { tellInBrowser } from "./views/browser_notices.js";
 import { mountChannels } from "./views/channels.js";
 import { mountCompare } from "./views/compare.js";
 import { notFound } from "./views/not_found.js";
+import { mountRollouts } from "./views/rollouts.js";
 import { mountRun } from "./views/run.js";
 import { mountRuns } from "./views/runs.js";
 import { mountRules } from "./views/rules.js";
 import { mountSettings } from "./views/settings.js";
+import { mountShares } from "./views/shares.js";
 import { createShell } from "./views/shell.js";
 import { showToast } from "./views/toasts.js";
 
+/** @type {Record<string, (...told: any[]) => any>} */
 const NO_SCREEN = { follow: () => false, onOpen() {}, onEvent() {}, destroy() {} };
 const host = document.getElementById("main");
 const shell = createShell();
@@ -29,11 +32,13 @@ function mount(route) {
     return mountRuns(host, { route, shell, navigate: (change) => goTo(runsHref(change)) });
   }
   if (route.screen === "run") return mountRun(host, { route, shell, metricsInfo, navigate: goTo });
-  if (route.screen === "compare") return mountCompare(host, { route, shell, metricsInfo });
+  if (route.screen === "rollouts") return mountRollouts(host, { route, shell, navigate: goTo });
+  if (route.screen === "compare") return mountCompare(host, { route, shell, metricsInfo, navigate: goTo });
   if (route.screen === "alerts") return mountAlerts(host, { route, shell, navigate: goTo });
   if (route.screen === "alert") return mountAlert(host, { route, shell, metricsInfo });
   if (route.screen === "rules") return mountRules(host, { route, shell, metricsInfo, navigate: goTo });
   if (route.screen === "channels") return mountChannels(host, { shell });
+  if (route.screen === "shares") return mountShares(host, { shell });
   if (route.screen === "settings") return mountSettings(host, { shell });
   host.replaceChildren(notFound("There is no such page."));
   shell.setTitle("Not found", 0);
@@ -59,6 +64,7 @@ function showScreen({ first = false } = {}) {
 /** Changes that were told already: after a reconnect the stream may repeat some. */
 const announced = new Set();
 
+const MOST_REMEMBERED = 500;
 const MOST_AT_ONCE = 4;
 let numBeingShown = 0;
 
@@ -75,6 +81,8 @@ async function detailOf(alertId) {
 async function announceChange(event) {
   if (!isNews(event) || announced.has(event.change_id)) return;
   announced.add(event.change_id);
+  // What is repeated is what came last; a page that is open for weeks need not remember all.
+  if (announced.size > MOST_REMEMBERED) announced.delete(announced.values().next().value);
   tellInBrowser(event);
   // In a flood only the first few pop up; the inbox and its number have them all.
   if (!event.run_id || numBeingShown >= MOST_AT_ONCE) return;
@@ -108,12 +116,14 @@ const serviceWatch = new Refresher(async () => shell.setServiceAlerts((await get
 });
 setInterval(() => serviceWatch.request("service"), SERVICE_MS);
 
+function loadAll() {
+  screen.onOpen();
+  serviceWatch.requestNow("service");
+  openCount.requestNow("count");
+}
+
 const stream = new EventStream({
-  onOpen: () => {
-    screen.onOpen();
-    serviceWatch.requestNow("service");
-    openCount.requestNow("count");
-  },
+  onOpen: loadAll,
   onEvent: (name, event) => {
     screen.onEvent(name, event);
     if (name === "alert" && !event.run_id) serviceWatch.request("service");
@@ -123,12 +133,22 @@ const stream = new EventStream({
   },
   onState: ({ connected, lostAtMs }) => {
     connection.everConnected ||= connected;
+    // What the service says of itself comes without events.
+    if (connected) serviceWatch.requestNow("service");
     Object.assign(connection, { connected, lostAtMs });
-    shell.setConnection(connection);
+    showLive();
   },
 });
 
+const showLive = () => shell.setConnection({ ...connection, staleSinceMs: freshness.staleSinceMs });
+freshness.subscribe(showLive);
+const noteAttention = () => attention.set(document.visibilityState === "hidden");
+document.addEventListener("visibilitychange", noteAttention);
+noteAttention();
+
 window.addEventListener("hashchange", () => showScreen());
+const asked = parseRoute(window.location.hash);
+if (asked?.screen === "run") askAhead(asked.runId);
 try {
   metricsInfo = await getMetricsInfo();
 } catch (error) {
@@ -137,3 +157,5 @@ try {
 }
 showScreen({ first: true });
 stream.start();
+// The stream tells all that happens from here on, so nothing has to wait for it.
+if (stream.knowsStart) loadAll();

@@ -1,7 +1,7 @@
 /** Loads what later attempts superseded, apart from the run's own series. The network is handed in. */
 
 import { drawnAttempts } from "./attempts.js";
-import { BATCH, SCORED, TRAINER, metricsOf } from "./panels.js";
+import { BATCH, SCORED, TRAINER, metricsOf, trainerMetrics } from "./panels.js";
 
 export class EarlierAttempts {
   #api;
@@ -36,7 +36,7 @@ export class EarlierAttempts {
     const [scored, batch, trainer, trajectory] = await Promise.all([
       series(scope, metricsOf(SCORED)),
       series(BATCH, metricsOf(BATCH)),
-      series(TRAINER, summary.metrics?.[TRAINER] ?? []),
+      series(TRAINER, trainerMetrics(summary.metrics?.[TRAINER] ?? [])),
       this.#api.getTrajectory(this.#runId, { scope, ...where }),
     ]);
     return {

@@ -39,7 +39,10 @@ export function droppedReasons(dropped) {
     .map(([reason, count]) => reasonWords(reason, count));
 }
 
-/** `37 records (1.2 MiB), the oldest 3 min old`; nothing when the spool is empty. */
+/**
+ * `37 records (1.2 MiB), the oldest 3 min old`; nothing when the spool is empty.
+ * @param {Record<string, any>} [backlog]
+ */
 export function spoolWords({
   spool_records: records,
   spool_bytes: bytes,

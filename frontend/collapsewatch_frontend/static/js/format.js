@@ -2,6 +2,8 @@
 
 const MINUS = "−";
 const NO_VALUE = "–";
+/** Made once: to make one for every number of a page of runs takes a second. */
+const GROUPED = new Intl.NumberFormat("en-US");
 
 /** Whether a value is there at all; an absent number is never shown as 0. */
 export function isNumber(value) {
@@ -15,7 +17,7 @@ export function formatNumber(value) {
   let text;
   if (size === 0) text = "0";
   else if (size >= 1000 || (size >= 2 && Number.isInteger(size)))
-    text = Math.round(size).toLocaleString("en-US");
+    text = GROUPED.format(Math.round(size));
   else if (size >= 100) text = size.toFixed(1);
   else if (size >= 10) text = size.toFixed(2);
   else if (size >= 0.001) text = size.toFixed(3);
@@ -36,7 +38,7 @@ export function formatInterval(low, high, format = formatNumber) {
 }
 
 export function formatStep(step) {
-  return isNumber(step) ? step.toLocaleString("en-US") : NO_VALUE;
+  return isNumber(step) ? GROUPED.format(step) : NO_VALUE;
 }
 
 /** `3 s`, `4 min`, `2 h`, `5 d`; what a person says of a duration in seconds. */
@@ -149,6 +151,7 @@ export function codeParts(text) {
 /**
  * The words for who scores. A pattern of checkpoints names no single one, so its places are
  * told in words instead of braces.
+ * @param {Record<string, any>} scorer
  */
 export function scorerWords({ kind, label }) {
   if (kind === "lexical") return label.replace(/_/g, " ");
@@ -163,7 +166,7 @@ export function scorerWords({ kind, label }) {
 export function ordinal(number) {
   const [tens, ones] = [Math.floor(number / 10) % 10, number % 10];
   const ending = tens === 1 ? "th" : (["th", "st", "nd", "rd"][ones] ?? "th");
-  return `${number.toLocaleString("en-US")}${ending}`;
+  return `${GROUPED.format(number)}${ending}`;
 }
 
 /** What part of a scope was scored, and how it was chosen, in one line: nothing is left out silently. */

@@ -1,11 +1,10 @@
 /** Which figures a run's page holds, and of which metrics. Pure. */
 
 import { isBucketScalar } from "./gradients.js";
+import { MORE_PANELS } from "./more_panels.js";
+import { BATCH, SCORED, TRAINER } from "./places.js";
 
-/** Stands for the scored scope that a person looks at (`first_turn`, `turn/0`, …). */
-export const SCORED = "scored";
-export const BATCH = "batch";
-export const TRAINER = "trainer";
+export { BATCH, MORE_PANELS, SCORED, TRAINER };
 
 /** Where the alarms of the first turns go off: their part of a run's error budget (docs/metrics.md section 5). */
 const LOG10_WARNING = Math.log10(500 / ((3 / 4) * (7 / 8)));
@@ -164,9 +163,15 @@ export function trainerPanels(names) {
   };
 }
 
-/** Metrics that the panels of a scope draw. */
-export function metricsOf(scope) {
-  const inScope = [...PANELS, TEMPLATE_PANEL].filter((panel) => panel.scope === scope);
+/** Of the trainer's names those that are drawn: one panel each, and the norms by bucket. */
+export function trainerMetrics(names) {
+  return [...trainerPanels(names).panels.map(({ metric }) => metric), ...names.filter(isBucketScalar)];
+}
+
+/** Metrics that the panels of a scope draw; with `more` those of the measures that stand folded away, too. */
+export function metricsOf(scope, { more = false } = {}) {
+  const panels = [...PANELS, TEMPLATE_PANEL, ...(more ? MORE_PANELS : [])];
+  const inScope = panels.filter((panel) => panel.scope === scope);
   const drawn = inScope.flatMap((panel) => [panel.metric, ...panel.lines.map((line) => line.metric)]);
   const extra = scope === SCORED ? ["retrieval_skill", "diversity_ratio"] : [];
   return [...new Set([...drawn, ...extra])];

@@ -2,31 +2,126 @@
 
 import { isNumber } from "./format.js";
 
-const COLUMNS = ["values", "low", "high"];
+/**
+ * Values of one metric in step order; `low` and `high` bound the interval where there is one. `num_points` is
+ * how many the server has of these steps: more than there are here when the series was cut down to its ends
+ * and extremes.
+ * @typedef {{steps: number[], values: number[], low?: (number | null)[] | null, high?: (number | null)[] | null, num_points?: number}} Series
+ */
 
-/** One series with `update` laid over it: steps at or after the update's first step are replaced. */
+const LIMITS = ["low", "high"];
+
+/**
+ * One series with `update` laid over it: steps at or after the update's first step are replaced.
+ * @param {Series | undefined} series
+ * @param {Series} update
+ * @returns {Series}
+ */
 export function mergeSeries(series, update) {
-  if (series === undefined || series.steps.length === 0) return copy(update);
+  if (series === undefined || series.steps.length === 0) return joined([update]);
   if (update.steps.length === 0) return series;
-  const first = update.steps[0];
-  let keep = series.steps.length;
-  while (keep > 0 && series.steps[keep - 1] >= first) keep -= 1;
-  const merged = { steps: [...series.steps.slice(0, keep), ...update.steps] };
-  for (const column of COLUMNS) {
-    merged[column] = [...padded(series, column).slice(0, keep), ...padded(update, column)];
+  return joined([slice(series, 0, firstAt(series.steps, update.steps[0])), update]);
+}
+
+/**
+ * A cut-down series with the points of one stretch laid into it: between the first and the last step of
+ * `detail` there are its points and no others.
+ * @param {Series} series
+ * @param {Series} detail
+ * @returns {Series}
+ */
+export function withDetail(series, detail) {
+  if (detail.steps.length === 0) return series;
+  const before = firstAt(series.steps, detail.steps[0]);
+  const after = firstAt(series.steps, detail.steps[detail.steps.length - 1] + 1);
+  return joined([slice(series, 0, before), detail, slice(series, after, series.steps.length)]);
+}
+
+/** Whether the server has more points of these steps than are here. */
+export function isCutDown(series) {
+  return series !== undefined && (series.num_points ?? 0) > series.steps.length;
+}
+
+/**
+ * At most `maxPoints` points: both ends, and of each stretch the lowest and the highest. A page that is left
+ * open goes on taking points, and must not keep more of them than it can show.
+ * @param {Series} series
+ * @returns {Series}
+ */
+export function thinned(series, maxPoints) {
+  if (series.steps.length <= maxPoints) return series;
+  const kept = extremes(series.values, maxPoints);
+  const pick = (column) => kept.map((at) => column[at]);
+  /** @type {Series} */
+  const thin = { ...series, steps: pick(series.steps), values: pick(series.values) };
+  thin.num_points = Math.max(series.num_points ?? 0, series.steps.length);
+  for (const limit of LIMITS) if (series[limit]?.length > 0) thin[limit] = pick(series[limit]);
+  return thin;
+}
+
+/** The same for points of a trajectory, which keep the extremes along both axes. */
+export function thinnedPoints(points, maxPoints) {
+  if (points.length <= maxPoints) return points;
+  const axes = [points.map((point) => point.dependence), points.map((point) => point.diversity)];
+  const kept = new Set(axes.flatMap((values) => extremes(values, Math.floor(maxPoints / 2))));
+  return points.filter((_, at) => kept.has(at));
+}
+
+/** Positions of both ends and of the extremes of equally many values each, in order. */
+function extremes(values, maxPoints) {
+  const last = values.length - 1;
+  const kept = new Set([0, last]);
+  const numStretches = Math.max(1, Math.floor((maxPoints - 2) / 2));
+  for (let stretch = 0; stretch < numStretches; stretch += 1) {
+    const start = 1 + Math.floor((stretch * (last - 1)) / numStretches);
+    const end = 1 + Math.floor(((stretch + 1) * (last - 1)) / numStretches);
+    let [lowest, highest] = [-1, -1];
+    for (let at = start; at < end; at += 1) {
+      if (!isNumber(values[at])) continue;
+      if (lowest < 0 || values[at] < values[lowest]) lowest = at;
+      if (highest < 0 || values[at] > values[highest]) highest = at;
+    }
+    if (lowest >= 0) kept.add(lowest).add(highest);
   }
-  return merged;
+  return [...kept].sort((a, b) => a - b);
 }
 
-function padded(series, column) {
-  return series[column] ?? series.steps.map(() => null);
+/** Position of the first step that is not before `step`. */
+function firstAt(steps, step) {
+  let [low, high] = [0, steps.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (steps[middle] < step) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
-function copy(series) {
-  return {
-    steps: [...series.steps],
-    ...Object.fromEntries(COLUMNS.map((column) => [column, [...padded(series, column)]])),
+function slice(series, start, end) {
+  const part = { steps: series.steps.slice(start, end), values: series.values.slice(start, end) };
+  for (const limit of LIMITS) if (series[limit]?.length > 0) part[limit] = series[limit].slice(start, end);
+  // How many points were left out within the part cannot be told; whether any were can.
+  if (isCutDown(series)) part.num_points = series.num_points;
+  return part;
+}
+
+/** Parts one after the other; where one has no limits they are unknown. */
+function joined(parts) {
+  /** @type {Series} */
+  const whole = {
+    steps: parts.flatMap((part) => part.steps),
+    values: parts.flatMap((part) => part.values),
   };
+  for (const limit of LIMITS) {
+    if (!parts.some((part) => part[limit]?.length > 0)) continue;
+    whole[limit] = parts.flatMap((part) =>
+      part[limit]?.length > 0 ? part[limit] : part.steps.map(() => null),
+    );
+  }
+  if (parts.some(isCutDown)) {
+    whole.num_points = Math.max(whole.steps.length + 1, ...parts.map((part) => part.num_points ?? 0));
+  }
+  return whole;
 }
 
 /** All series of a scope, each with its update laid over it; new ones are added. */

@@ -89,7 +89,10 @@ export function bannerAlerts(alerts) {
   return openAlerts(alerts).filter((alert) => alert.severity === "critical" && !alert.run_id);
 }
 
-/** `12.3 GiB free of 64.0 GiB`; nothing when the server does not know. */
+/**
+ * `12.3 GiB free of 64.0 GiB`; nothing when the server does not know.
+ * @param {Record<string, any>} [service]
+ */
 export function diskWords({ disk_free_bytes: free, disk_total_bytes: total } = {}) {
   if (!isNumber(free)) return "";
   return `${formatBytes(free)} free${isNumber(total) ? ` of ${formatBytes(total)}` : ""}`;

@@ -48,7 +48,6 @@ export function baseLayout(theme, { revision, compact = false, margin = {} }) {
       font: { family: theme.font, size: theme.fontSize, color: theme.text },
       align: "left",
     },
-    modebar: { bgcolor: "rgba(0, 0, 0, 0)", color: theme.textFaint, activecolor: theme.text },
   };
 }
 
@@ -64,16 +63,21 @@ export function stepAxis(theme, { range, compact }) {
     showtickprefix: "first",
     showgrid: false,
     showline: true,
+    // The line under the pointer looks like the one that it moves in the other figures.
+    spikecolor: theme.textFaint,
+    spikethickness: 1,
+    spikedash: "solid",
+    spikemode: "across",
     fixedrange: compact,
     hoverformat: ",d",
   });
 }
 
 /** Every step has its tick while they are few; a step between two steps there is not. */
-function stepTicks(range, compact) {
+export function stepTicks(range, compact) {
   if (range === null || range[1] - range[0] > 6) return { nticks: compact ? 5 : 9 };
-  const [low, high] = range;
-  const tickvals = Array.from({ length: Math.floor(high - low) + 1 }, (_, i) => low + i);
+  const [low, high] = [Math.ceil(range[0]), Math.floor(range[1])];
+  const tickvals = Array.from({ length: high - low + 1 }, (_, i) => low + i);
   return { tickvals, ticktext: tickvals.map((step, i) => `${i === 0 ? "step " : ""}${formatStep(step)}`) };
 }
 
@@ -84,7 +88,12 @@ function padRange([low, high]) {
 
 const MAX_SPELLED_OUT = 2;
 
-/** Where the training was started again, `[{step, number}]`: dashed lines, named at the foot. */
+/**
+ * Where the training was started again, `[{step, number}]`: dashed lines, named at the foot.
+ * @param {any[]} resumes
+ * @param {any} theme
+ * @param {Record<string, any>} [options]
+ */
 export function resumeMarks(resumes, theme, { compact = false } = {}) {
   const word = compact || resumes.length > MAX_SPELLED_OUT ? "#" : "attempt ";
   return {

@@ -31,6 +31,8 @@ export function dependenceFigure({
     annotations: [...restarts.annotations, ...alertLines.annotations],
   };
   return {
+    overSteps: true,
+    isLinear: true,
     data: [
       ...earlier.map((attempt) => earlierSkill(own, attempt, theme)),
       ...ghosts.flatMap((ghost) => runTraces(scored(ghost.points), { ...ghost, theme })),
@@ -45,6 +47,8 @@ export function dependenceOverlay({ runs, theme, compact = false, revision }) {
   const thresholds = runs[0]?.trajectory.thresholds ?? null;
   const marks = { shapes: [], annotations: [] };
   return {
+    overSteps: true,
+    isLinear: true,
     data: runs.flatMap(({ name, colour, trajectory }) =>
       runTraces(scored(trajectory.points), { colour, theme, name }),
     ),
@@ -64,7 +68,7 @@ function dependenceLayout({ points, thresholds: frozen, marks, theme, compact, r
   const range = [Math.min(-0.08, ...points.map((point) => point.dependence - 0.03)), 1.13];
   const { diverse, template } = theme.regimes;
   return {
-    ...baseLayout(theme, { revision, compact, margin: { l: 50, t: compact ? 16 : 30, b: 48 } }),
+    ...baseLayout(theme, { revision, compact, margin: { l: 50, t: 16, b: 48 } }),
     hovermode: "closest",
     xaxis: {
       ...stepAxis(theme, { range: stepsOf(points), compact }),
@@ -94,11 +98,15 @@ function earlierSkill(own, { number, points }, theme) {
   const path = branchPoints(own, scored(points));
   const series = { steps: path.map((point) => point.step), values: path.map((point) => point.dependence) };
   return {
-    ...earlierTrace({ name: "", series, colour: theme.series[0] }),
+    ...earlierTrace({ name: `attempt ${number}`, series, colour: theme.series[0] }),
     hovertemplate: `attempt ${number}: %{y:.3f}<extra></extra>`,
   };
 }
 
+/**
+ * @param {any[]} points
+ * @param {Record<string, any>} run
+ */
 function runTraces(points, { colour, theme, name }) {
   const series = {
     steps: points.map((point) => point.step),
@@ -156,6 +164,11 @@ function skillTrace(points, colour, name) {
     y: points.map((point) => point.dependence),
     line: { color: colour, width: 2 },
     marker: { color: colour, size: 5 },
+    meta: {
+      column: name === undefined ? "retrieval skill" : `retrieval skill, ${name}`,
+      low: points.map((point) => point.dependence_low),
+      high: points.map((point) => point.dependence_high),
+    },
     customdata: points.map((point) => hoverText(point, name)),
     hovertemplate: "%{customdata}<extra></extra>",
   };

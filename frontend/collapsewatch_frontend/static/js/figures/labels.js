@@ -7,6 +7,7 @@ const GAP_PX = 11;
 const MARK_PX = 9;
 
 /** Sides of the point in order of preference: `[horizontal, vertical]`, 0 for level with it. */
+/** @type {[number, number][]} */
 const SIDES = [
   [1, 0],
   [-1, 0],

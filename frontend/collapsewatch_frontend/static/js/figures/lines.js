@@ -5,6 +5,8 @@ import { bandSegments } from "../series.js";
 import { alertMarks, axis, baseLayout, resumeMarks, stepAxis, withAlpha } from "./base.js";
 
 /**
+ * A figure over steps (`overSteps`), which a page may show smoothed or on other axes (figures/shown.js).
+ *
  * One line per entry of `lines`: `{name, series, colour, dash?, band?, muted?}`.
  * `share` says that the values are parts of a whole, shown in percent.
  * `references` are constant levels: `{value, name, below?}`, the name above the line or below it.
@@ -23,13 +25,14 @@ export function lineFigure({
   const marks = alertMarks(alerts, theme);
   const restarts = resumeMarks(resumes, theme, { compact });
   const data = stacked
-    ? lines.map((line) => stackedTrace(line, theme))
+    ? lines.map((line) => stackedTrace(line))
     : [
         ...earlier.map(earlierTrace),
         ...lines.flatMap((line) => bandTraces(line)),
         ...lines.map((line) => lineTrace(line, lines, share)),
       ];
   return {
+    overSteps: true,
     data,
     layout: {
       ...baseLayout(theme, { revision, compact, margin: { t: 14 } }),
@@ -56,7 +59,7 @@ export function lineFigure({
   };
 }
 
-function yAxisRange(range) {
+export function yAxisRange(range) {
   if (range === undefined) return { rangemode: "normal" };
   if (range === "from zero") return { rangemode: "tozero" };
   return { range };
@@ -73,6 +76,7 @@ function lineTrace({ name, series, colour, dash, muted = false }, lines, share) 
     connectgaps: false,
     line: { color: colour, width: muted ? 1.25 : 2, dash: dash ?? "solid" },
     marker: { color: colour, size: 4.5 },
+    meta: { smooth: !muted, column: name, low: series.low, high: series.high },
     customdata: series.steps.map((_, i) => intervalText(series, i, share)),
     hovertemplate: "%{y}%{customdata}",
   };
@@ -88,6 +92,7 @@ export function earlierTrace({ name, series, colour }) {
     y: series.values,
     connectgaps: false,
     line: { color: withAlpha(colour, 0.6), width: 1.5, dash: "dot" },
+    meta: { smooth: true, column: name },
     hovertemplate: "%{y}",
   };
 }
@@ -130,13 +135,14 @@ function stackedTrace({ name, series, colour }) {
     x: series.steps,
     y: series.values,
     stackgroup: "share",
+    meta: { smooth: true, column: name },
     line: { width: 0.5, color: colour },
     fillcolor: withAlpha(colour, 0.6),
     hovertemplate: "%{y:.0%}",
   };
 }
 
-function referenceShape({ value }, theme) {
+export function referenceShape({ value }, theme) {
   return {
     type: "line",
     xref: "paper",
@@ -149,7 +155,7 @@ function referenceShape({ value }, theme) {
   };
 }
 
-function referenceLabel({ value, name, below = false }, theme) {
+export function referenceLabel({ value, name, below = false }, theme) {
   return {
     xref: "paper",
     yref: "y",

@@ -10,11 +10,14 @@ import {
   baselineMarks,
   baselineTrace,
   earlierTrail,
+  laterTrace,
   newestTrace,
   placedPoints,
   runTraces,
+  sameStepTrace,
   trajectoryTraces,
 } from "./quadrant_traces.js";
+import { intervalTraces } from "./ellipses.js";
 
 const NAME_LENGTH = 38;
 const DEFAULT_SIZE = { width: 680, height: 560 };
@@ -23,11 +26,12 @@ export { hasPlace } from "./quadrant_traces.js";
 
 /**
  * One run's trajectory; `ghosts` are other runs drawn behind it, `earlier` what later attempts superseded,
- * `alerts` are marked at the step where they opened.
+ * `alerts` are marked at the step where they opened. `selected` is the step at which the way is looked at: what
+ * came later is faint; null for the newest.
  *
- * @param {object} trajectory answer of the API: points, thresholds, baseline
- * @param {{name: string, points: object[], colour: string}[]} ghosts
- * @param {{width: number, height: number}} size of the figure in pixels, for the place of the names
+ * `trajectory` is an answer of the API; of `ghosts` each has `{name, points, colour}`; `size` is that of the
+ * figure in pixels, for the place of the names.
+ * @param {Record<string, any>} figure
  */
 export function quadrantFigure({
   trajectory,
@@ -35,14 +39,16 @@ export function quadrantFigure({
   ghosts = [],
   earlier = [],
   alerts = [],
+  selected = null,
   compact = false,
   revision,
   size = DEFAULT_SIZE,
 }) {
-  const points = placedPoints(trajectory.points);
+  const whole = placedPoints(trajectory.points);
+  const points = selected === null ? whole : whole.filter((point) => point.step <= selected);
   const opened = alertsByStep(alerts);
   const thresholds = trajectory.thresholds ?? FLOOR_THRESHOLDS;
-  const all = [...points, ...[...ghosts, ...earlier].flatMap((other) => placedPoints(other.points))];
+  const all = [...whole, ...[...ghosts, ...earlier].flatMap((other) => placedPoints(other.points))];
   const range = quadrantRange(all, thresholds, { compact });
   const newestStep = points.length === 0 ? null : points[points.length - 1].step;
   const ends = [
@@ -50,10 +56,14 @@ export function quadrantFigure({
     ...ghosts.map(({ name, points: path }) => ({ points: placedPoints(path), text: name, strong: false })),
   ];
   return {
+    table: () => pointTable(trajectory.points),
     data: [
-      ...earlier.flatMap((attempt) => earlierTrail(points, attempt, theme)),
+      ...earlier.flatMap((attempt) => earlierTrail(whole, attempt, theme)),
       ...ghosts.flatMap((ghost) => runTraces(placedPoints(ghost.points), ghost, theme)),
-      ...trajectoryTraces(points, theme, compact, opened),
+      ...laterTrace(whole.slice(points.length), theme),
+      ...intervalTraces(points, theme),
+      ...trajectoryTraces(points, { theme, compact, opened, whole }),
+      ...ghosts.flatMap((ghost) => sameStepTrace(placedPoints(ghost.points), newestStep, ghost, theme)),
       ...alertTraces(points, opened, theme),
       ...baselineTrace(trajectory.baseline, theme),
       ...points.slice(-1).map((point) => newestTrace(point, theme, opened)),
@@ -73,11 +83,44 @@ export function quadrantFigure({
   };
 }
 
-/** Several runs in one plane, each in its own colour; thresholds are those of the first. */
-export function overlayFigure({ runs, theme, compact = false, revision, size = DEFAULT_SIZE }) {
-  const thresholds = runs[0]?.trajectory.thresholds ?? FLOOR_THRESHOLDS;
-  const all = runs.flatMap((run) => placedPoints(run.trajectory.points));
+const COLUMNS = [
+  "step",
+  "dependence",
+  "dependence_low",
+  "dependence_high",
+  "diversity",
+  "diversity_low",
+  "diversity_high",
+  "regime",
+  "scorer",
+];
+
+const pointTable = (points) => ({
+  columns: COLUMNS,
+  rows: points.map((point) => COLUMNS.map((column) => point[column])),
+});
+
+/** More names than these would hide the ways that they stand beside. */
+const MOST_NAMES = 6;
+
+/**
+ * Several runs in one plane, each in its own colour; the regions are those of `thresholds`, else of the first
+ * run. `others` are further points that have to be in view.
+ */
+export function overlayFigure({
+  runs,
+  theme,
+  thresholds: given,
+  others = [],
+  compact = false,
+  revision,
+  size = DEFAULT_SIZE,
+}) {
+  const frozen = given ?? runs[0]?.trajectory.thresholds ?? null;
+  const thresholds = frozen ?? FLOOR_THRESHOLDS;
+  const all = [...others, ...runs.flatMap((run) => placedPoints(run.trajectory.points))];
   const range = quadrantRange(all, thresholds, { compact });
+  const named = runs.length <= MOST_NAMES ? runs : [];
   return {
     data: runs.flatMap((run) =>
       runTraces(placedPoints(run.trajectory.points), { ...run, strong: true }, theme),
@@ -88,9 +131,9 @@ export function overlayFigure({ runs, theme, compact = false, revision, size = D
       range,
       compact,
       revision,
-      frozen: Boolean(runs[0]?.trajectory.thresholds),
+      frozen: frozen !== null,
       hasScale: false,
-      ends: runs.map(({ name, trajectory }) => ({
+      ends: named.map(({ name, trajectory }) => ({
         points: placedPoints(trajectory.points),
         text: name,
         strong: true,
@@ -102,8 +145,7 @@ export function overlayFigure({ runs, theme, compact = false, revision, size = D
 
 function quadrantLayout({ theme, thresholds, range, compact, revision, frozen, hasScale, ...labelled }) {
   const below = (hasScale ? 40 : 0) + (compact ? 58 : 50);
-  // The buttons that appear on hover have their own line above a wide plot.
-  const margin = { l: 50, r: 12, t: compact ? 10 : 30, b: below };
+  const margin = { l: 50, r: 12, t: 10, b: below };
   const regions = quadrantRegions(thresholds, range);
   const regionLabels = regions.map((region) => regionLabel(region, { theme, compact }));
   return {
@@ -196,6 +238,7 @@ function thresholdShapes(thresholds, range, theme, frozen) {
 /**
  * Names beside the newest points, on a patch of the ground so that they read over other points.
  * A narrow plot has room for the run's own step only; the legend names the others.
+ * @param {Record<string, any>} figure
  */
 function endLabels({ ends, marks = [], theme, range, compact, margin, size, regionLabels }) {
   const width = size.width - margin.l - margin.r;

@@ -40,7 +40,8 @@ export function baselineTrace(baseline, theme) {
 
 const NO_ALERTS = new Map();
 
-export function trajectoryTraces(points, theme, compact, opened = NO_ALERTS) {
+/** `whole` is the way with what came later: it has one scale of colours, whatever part is shown. */
+export function trajectoryTraces(points, { theme, compact, opened = NO_ALERTS, whole = points }) {
   if (points.length === 0) return [];
   return [
     pathTrace(points, theme),
@@ -54,11 +55,13 @@ export function trajectoryTraces(points, theme, compact, opened = NO_ALERTS) {
       hovertemplate: "%{customdata}<extra></extra>",
       marker: {
         color: points.map((point) => point.step),
+        cmin: whole[0].step,
+        cmax: Math.max(whole[0].step + 1, whole[whole.length - 1].step),
         colorscale: theme.scale.map((colour, i) => [i / (theme.scale.length - 1), colour]),
         size: compact ? 6 : 7,
         line: { color: theme.surface, width: 0.75 },
         showscale: true,
-        colorbar: colourBar(theme, points),
+        colorbar: colourBar(theme, whole),
       },
     },
   ];
@@ -180,9 +183,41 @@ export function newestTrace(point, theme, opened = NO_ALERTS) {
     customdata: [openedText(point, opened) + hoverText(point)],
     hovertemplate: "%{customdata}<extra></extra>",
     marker: { size: 15, color: colour, line: { color: theme.surface, width: 2.5 } },
-    error_x: errorBar(point.diversity, point.diversity_low, point.diversity_high, colour),
-    error_y: errorBar(point.dependence, point.dependence_low, point.dependence_high, colour),
   };
+}
+
+/** What came after the step that is looked at: there, and out of the way. */
+export function laterTrace(points, theme) {
+  if (points.length === 0) return [];
+  return [
+    {
+      type: "scatter",
+      mode: "markers",
+      x: points.map((point) => point.diversity),
+      y: points.map((point) => point.dependence),
+      ids: points.map((point) => `step-${point.step}`),
+      customdata: points.map(hoverText),
+      hovertemplate: "%{customdata}<extra></extra>",
+      marker: { color: withAlpha(theme.textFaint, 0.22), size: 5 },
+    },
+  ];
+}
+
+/** A ring around the place of another run at the same step, or at its last one before. */
+export function sameStepTrace(points, step, { name, colour }, theme) {
+  const point = points.filter((each) => step !== null && each.step <= step).pop();
+  if (point === undefined || point === points[points.length - 1]) return [];
+  return [
+    {
+      type: "scatter",
+      mode: "markers",
+      x: [point.diversity],
+      y: [point.dependence],
+      customdata: [`<b>${plotlyText(name)}</b><br>${hoverText(point)}`],
+      hovertemplate: "%{customdata}<extra></extra>",
+      marker: { symbol: "circle-open", size: 13, color: colour, line: { color: colour, width: 2.5 } },
+    },
+  ];
 }
 
 function errorBar(value, low, high, colour) {

@@ -2,7 +2,7 @@
 
 import { getChannels, getProjects } from "../api.js";
 import { Refresher } from "../refresh.js";
-import { channelsHref, settingsHref } from "../routes.js";
+import { channelsHref, settingsHref, sharesHref } from "../routes.js";
 import { noticeSwitch } from "./browser_notices.js";
 import { channelCard } from "./channel_card.js";
 import { openChannelDialog } from "./channel_dialog.js";
@@ -137,5 +137,6 @@ export function settingsTabs(current) {
     { class: "tabs", "aria-label": "Settings" },
     tab("service", settingsHref(), "Workers and queue"),
     tab("channels", channelsHref(), "Alert channels"),
+    tab("shares", sharesHref(), "Shared links"),
   );
 }

@@ -1,390 +1,391 @@
 /** Screen: several runs laid over one another. */
 
 import * as api from "../api.js";
-import { COMPARED, MAX_RUNS, configDifference, scoringDifference, sharedReference } from "../compare.js";
-import { dependenceOverlay } from "../figures/dependence.js";
-import { hasPlace, overlayFigure } from "../figures/quadrant.js";
-import { lineFigure } from "../figures/lines.js";
-import { formatNumber, formatSetting, formatStep, isNumber, shortName } from "../format.js";
+import { ChartView } from "../chart_view.js";
+import { MAX_RUNS, addedFigure, configRows } from "../compare.js";
+import { ALL, CompareData, newsOf } from "../compare_data.js";
+import { groupingKeys } from "../compare_table.js";
+import { plural } from "../format.js";
 import { Refresher } from "../refresh.js";
-import { runHref, runsHref } from "../routes.js";
-import { RunData, WISH } from "../run_data.js";
-import { lastSeenWords } from "../run_states.js";
-import { isEmpty, stepRange } from "../series.js";
-import { alertCounts, notice, regimeBadge, scrollRegion, stateMark } from "./components.js";
-import { el, rerender } from "./dom.js";
-import { figureCard } from "./figure_card.js";
+import { compareHref, runsHref } from "../routes.js";
+import { runStyle } from "../run_styles.js";
+import { isShared } from "../shared.js";
+import { chartTools } from "./chart_tools.js";
+import { axisSwitch, compareLegend, comparisonControls } from "./compare_controls.js";
+import { comparedCharts } from "./compare_charts.js";
+import { comparedDifferences } from "./compare_differences.js";
+import { runPicker } from "./compare_picker.js";
+import { endTable } from "./compare_table.js";
+import { notice } from "./components.js";
+import { el, rerender, setText } from "./dom.js";
+import { exportMenu } from "./export_menu.js";
+import { icon } from "./icons.js";
 import { notFound } from "./not_found.js";
-import { scorerParts } from "./scorer_line.js";
-import { chartTheme } from "./theme.js";
+import { shareButton } from "./share_dialog.js";
 
 /** The stream usually opens sooner and asks for the first load itself. */
 const FIRST_LOAD_MS = 300;
 /** How long ago a silent run was seen goes on without an event. */
 const AGE_TICK_MS = 5_000;
-const NAME_LENGTH = 38;
-const token = (i) => `series-${i + 1}`;
+/** A zoom that goes on asks for nothing yet. */
+const ZOOM_REST_MS = 250;
+/** Of each series: more runs share the pixels of a figure. */
+const pointsFor = (numRuns) => (numRuns <= 4 ? 1000 : numRuns <= 10 ? 500 : 300);
+/** Many runs that go on would keep the page loading. */
+const delayFor = (numRuns) => (numRuns <= 4 ? 800 : 2500);
 
-export function mountCompare(host, { route, shell, metricsInfo }) {
-  const runIds = route.runIds.slice(0, MAX_RUNS);
-  if (runIds.length === 0) {
-    host.replaceChildren(notFound("Pick two or more runs in the list to compare them.", "Compare runs"));
-    shell.setTitle("Compare", 0);
-    return { follow: () => false, onOpen() {}, onEvent() {}, destroy() {} };
-  }
-  const runs = runIds.map((runId) => new RunData(api, runId));
-  const page = buildPage(metricsInfo);
-  host.replaceChildren(page.problem, page.root);
+export function mountCompare(host, { route, shell, metricsInfo, navigate }) {
   shell.setTitle("Compare", 0);
+  if (route.runIds.length === 0) return mountPicker(host, navigate);
+  const runIds = route.runIds.slice(0, MAX_RUNS);
+  const view = new ChartView(route.view);
+  const data = new CompareData(api, runIds, choiceOf(route), { maxPoints: pointsFor(runIds.length) });
+  const state = { data, view, emphasis: null, chart: route.chart, numGiven: route.runIds.length };
   const refresher = new Refresher(
     async (wishes) => {
-      await Promise.all(runs.map((run) => run.load(wishesOf(run, wishes))));
+      await data.load(wishes, show);
+      await data.loadDetail(view.range);
       page.problem.replaceChildren();
-      page.update(runs);
+      show();
     },
-    {
-      delayMs: 800,
-      onError: (error) => {
-        if (error.status === 404) {
-          shell.setTitle("Not found", 0);
-          host.replaceChildren(notFound(`One of the runs is not there: ${error.message}.`));
-          return "give up";
-        }
-        page.problem.replaceChildren(
-          notice("bad", el("p", { text: `The runs could not be loaded: ${error.message}. Trying again.` })),
-        );
-        return "go on";
-      },
-    },
+    { delayMs: delayFor(runIds.length), onError: (error) => page.tellProblem(error) },
   );
-  const tick = setInterval(() => page.showHeads(runs), AGE_TICK_MS);
-  refresher.request(WISH.all, FIRST_LOAD_MS);
-  return {
-    follow: () => false,
-    onOpen: () => refresher.requestNow(WISH.all),
-    onEvent: (name, event) => {
-      if (!runIds.includes(event.run_id)) return;
-      refresher.request(
-        `${event.run_id} ${name === "metrics" && Number.isInteger(event.step) ? event.step : name}`,
+  const hrefOf = () => compareHref(runIds, { ...data.choice, view, chart: state.chart });
+  /** Takes a change of the choice: the address holds it at once, and what it needs is loaded. */
+  function change(patch) {
+    const axisChanged = patch.axis !== undefined && patch.axis !== data.choice.axis;
+    data.choice = { ...data.choice, ...patch };
+    if (axisChanged) view.zoom(null);
+    window.history.replaceState(null, "", hrefOf());
+    show();
+    if (["scope", "axis", "groupBy", "added"].some((name) => name in patch)) refresher.requestNow("choice");
+  }
+  const page = buildPage({ state, change, metricsInfo, navigate });
+  host.replaceChildren(page.problem, page.root);
+  function show() {
+    if (data.runs === null) return;
+    if (data.runs.length === 0) {
+      host.replaceChildren(
+        notFound("None of these runs is there: they were deleted, or the link is of another service."),
       );
+      return;
+    }
+    page.update();
+  }
+  let zoomTimer = null;
+  const stopView = view.subscribe((kind) => {
+    if (kind !== "range" && kind !== "style") return;
+    window.history.replaceState(null, "", hrefOf());
+    if (kind !== "range") return;
+    clearTimeout(zoomTimer);
+    zoomTimer = setTimeout(() => refresher.requestNow("zoom"), ZOOM_REST_MS);
+  });
+  const tick = setInterval(() => page.showTable(), AGE_TICK_MS);
+  refresher.request(ALL, FIRST_LOAD_MS);
+  return {
+    /** Takes another choice for the same runs without a new page. */
+    follow(next) {
+      if (next.screen !== "compare" || next.runIds.join() !== route.runIds.join()) return false;
+      view.setStyle({ smoothing: next.view.smoothing, log: next.view.log });
+      view.zoom(next.view.range);
+      change(choiceOf(next));
+      return true;
+    },
+    onOpen: () => refresher.requestNow(ALL),
+    onEvent: (_, event) => {
+      if (runIds.includes(event.run_id)) refresher.request(newsOf(event.run_id));
     },
     destroy() {
       refresher.stop();
+      stopView();
       clearInterval(tick);
+      clearTimeout(zoomTimer);
       page.destroy();
     },
   };
 }
 
-/** The shared wishes (`<run> <step or event>`) as those of one run. */
-function wishesOf(run, wishes) {
-  if (wishes.has(WISH.all)) return new Set([WISH.all]);
-  const own = new Set();
-  for (const wish of wishes) {
-    const [runId, what] = wish.split(" ");
-    if (runId !== run.runId) continue;
-    own.add(/^\d+$/.test(what) ? Number(what) : what === "alert" ? WISH.alerts : WISH.summary);
-  }
-  return own;
+/** What a route says of the comparison itself. */
+const choiceOf = ({ scope, axis, groupBy, band, hidden, added, sort, settings }) => ({
+  scope,
+  axis,
+  groupBy,
+  band,
+  hidden,
+  added,
+  sort,
+  settings,
+});
+
+function mountPicker(host, navigate) {
+  const picker = runPicker({
+    load: () => api.getRuns(),
+    picked: [],
+    onPick: (picked) => navigate(compareHref(picked)),
+    isStart: true,
+  });
+  host.replaceChildren(
+    el(
+      "div",
+      { class: "compare-page" },
+      el(
+        "div",
+        { class: "page-head" },
+        el(
+          "div",
+          {},
+          el("h1", { text: "Compare runs" }),
+          el("p", {
+            class: "page-sub",
+            text: `Pick two to ${MAX_RUNS} runs; seeds of one experiment can be averaged.`,
+          }),
+        ),
+      ),
+      picker.root,
+    ),
+  );
+  picker.open();
+  return { follow: () => false, onOpen: () => picker.open(), onEvent() {}, destroy() {} };
 }
 
-function buildPage(metricsInfo) {
+function buildPage({ state, change, metricsInfo, navigate }) {
+  const { data, view } = state;
+  const isFixed = isShared();
   const problem = el("div");
-  const heads = el("div", { class: "compare-heads" });
-  const quadrant = figureCard({
-    id: "compare-quadrant",
-    title: "Reasoning quadrant",
-    size: "hero",
-    level: "h2",
-    hasLegend: true,
-    info: {
-      explanation:
-        "All runs in one plane, each over its own baseline; the shaded regions use the thresholds of the first run.",
+  const files = exportMenu();
+  const share = shareButton(() => {
+    const runIds = data.runs.map(({ run_id: runId }) => runId);
+    return { kind: "comparison", runIds, title: data.runs.map(({ name }) => name).join(", ") };
+  });
+  const notices = el("div", { data: { testid: "compare-notices" } });
+  const sub = el("p", { class: "page-sub", role: "status" });
+  const controls = comparisonControls({ change });
+  const axis = axisSwitch({ change });
+  const tools = chartTools({ view, axis });
+  const legend = compareLegend({
+    onToggle: (item) => change({ hidden: toggled(data.choice.hidden, item) }),
+    onEmphasis: (name) => {
+      if (name === state.emphasis) return;
+      state.emphasis = name;
+      update();
     },
   });
-  const cards = COMPARED.map((figure) => ({
-    figure,
-    card: figureCard({
-      id: `compare-${figure.id}`,
-      title: figure.title,
-      size: figure.size,
-      hasLegend: true,
-      info: metricsInfo[figure.metric],
-    }),
-  }));
-  const settings = differenceCard("Settings that differ", "config-diff");
-  const scoring = differenceCard("How the scores differ", "scoring-diff");
-  const unlike = el("div", { data: { testid: "scored-differently" } });
+  tools.root.append(legend.root);
+  const goTo = (runIds) => navigate(compareHref(runIds, { ...data.choice, view }));
+  const table = endTable({
+    metricsInfo,
+    onSort: (sort) => change({ sort }),
+    onRemove: isFixed ? null : (runId) => goTo(data.runIds.filter((each) => each !== runId)),
+  });
+  const charts = comparedCharts({
+    metricsInfo,
+    view,
+    figures: data.figures(),
+    isFixed,
+    onAdd: (key) => change({ added: [...data.choice.added, key] }),
+    onRemove: (key) => change({ added: data.choice.added.filter((each) => each !== key) }),
+  });
+  const differences = comparedDifferences({ onSettings: (settings) => change({ settings }) });
+  const picker = runPicker({ load: () => api.getRuns(), picked: data.runIds, onPick: goTo });
+  const add = addButton(picker);
+  add.hidden = isFixed;
   const root = el(
     "div",
     { class: "compare-page awaiting", data: { testid: "compare-page" } },
     el(
       "div",
       { class: "page-head" },
-      el(
-        "div",
-        {},
-        el(
-          "nav",
-          { class: "crumbs", "aria-label": "Breadcrumb" },
-          el("a", { href: runsHref(), text: "Runs" }),
-        ),
-        el("h1", { text: "Compare runs" }),
-      ),
+      el("div", {}, crumbs(isFixed), el("h1", { text: "Compare runs" }), sub),
+      el("div", { class: "controls" }, controls.root, add, files.root, share),
     ),
-    heads,
-    unlike,
-    el(
-      "div",
-      { class: "hero-grid" },
-      quadrant.root,
-      el(
-        "div",
-        { class: "hero-side" },
-        cards.slice(0, 3).map(({ card }) => card.root),
-      ),
-    ),
-    el(
-      "div",
-      { class: "figure-grid" },
-      cards.slice(3).map(({ card }) => card.root),
-    ),
-    scoring.root,
-    settings.root,
+    picker.root,
+    notices,
+    differences.unlike,
+    table.root,
+    tools.root,
+    charts.root,
+    differences.scoring,
+    differences.settings,
   );
-  const showHeads = (runs) => {
-    if (runs.some((run) => run.summary === null)) return;
-    const now = Date.now();
-    const known = runs.map((run) => [
-      run.summary,
-      run.scope,
-      run.step?.evaluation?.absent,
-      lastSeenWords(run.summary, now),
-    ]);
-    rerender(heads, JSON.stringify(known), () => runs.map(runHead));
-  };
+  function showTable(styles = null) {
+    const { runs, scope, choice, shown } = data;
+    if (runs === null || runs.length === 0) return;
+    table.update({
+      runs,
+      scope,
+      groups: shown.groups.map((group, i) => ({ ...group, style: runStyle(i) })),
+      styles: styles ?? drawnState(state).styles,
+      sort: choice.sort,
+      added: choice.added.map(addedFigure).filter((figure) => figure !== null),
+    });
+  }
+  function update() {
+    const drawn = drawnState(state);
+    const { runs, scope, choice } = data;
+    root.classList.remove("awaiting");
+    files.update(
+      runs.map((run) => run.run_id),
+      scope,
+    );
+    setText(sub, subWords(runs));
+    controls.update({
+      scopes: [...new Set(runs.flatMap((run) => run.scopes))],
+      scope,
+      choice,
+      keys: groupingKeys(configRows(runs.map((run) => run.config))),
+      hasGroups: data.shown.groups.length > 0,
+    });
+    axis.update(data.shown.axis, missingAxes(runs));
+    tools.root.dataset.axis = data.shown.axis;
+    tools.update(data.placeRange());
+    legend.update(drawn.items);
+    showNotices(notices, state);
+    showTable(drawn.styles);
+    charts.update(drawn);
+    differences.update({ runs, scope, styles: drawn.styles, choice });
+    leadToChart(root, state);
+  }
   return {
     root,
     problem,
-    showHeads,
-    update(runs) {
-      root.classList.remove("awaiting");
-      showHeads(runs);
-      updateQuadrant(quadrant, runs);
-      for (const { figure, card } of cards) updateOverlay(card, figure, runs);
-      showScoring(unlike, scoring, runs);
-      showSettings(settings, runs);
+    update,
+    /** How long ago runs were seen, without drawing anything again. */
+    showTable,
+    tellProblem(error) {
+      if (isRefused(error)) {
+        problem.replaceChildren(
+          notice("bad", el("p", { text: `This address cannot be compared: ${error.message}.` })),
+        );
+        return "give up";
+      }
+      problem.replaceChildren(
+        notice("bad", el("p", { text: `The runs could not be loaded: ${error.message}. Trying again.` })),
+      );
+      return "go on";
     },
     destroy() {
-      quadrant.destroy();
-      for (const { card } of cards) card.destroy();
+      tools.destroy();
+      legend.destroy();
+      charts.destroy();
     },
   };
 }
 
-const HEAD_FACTS = [
-  ["retrieval_accuracy", "Retrieval accuracy"],
-  ["mi_seq", "Mutual information"],
-  ["conditional_entropy", "H(Z|X)"],
-  ["reward", "Reward"],
-];
+/** Whether asking again is of no use: what the address asks for is wrong, or not shown here. */
+const isRefused = ({ status }) => [400, 403, 404, 410, 422].includes(status);
 
-function headFact(run, metric, name) {
-  const value = run.summary.latest[metric];
-  const reason = run.absentReason(metric);
-  const absent = reason !== null && !isNumber(value);
+function crumbs(isFixed) {
   return el(
-    "div",
-    {},
-    el("dt", { text: name }),
-    absent
-      ? el("dd", { class: "compare-absent", title: reason, text: "not measured" })
-      : el("dd", { text: formatNumber(value) }),
+    "nav",
+    { class: "crumbs", "aria-label": "Breadcrumb", hidden: isFixed },
+    el("a", { href: runsHref(), text: "Runs" }),
   );
 }
 
-const headAlerts = (summary) =>
-  el("div", {}, el("dt", { text: "Open alerts" }), el("dd", {}, alertCounts(summary.open_alerts)));
-
-function lastSeen(summary) {
-  const text = lastSeenWords(summary, Date.now());
-  return text === "" ? null : el("span", { class: "last-seen", text });
-}
-
-function scorerLine({ summary, scope }) {
-  const parts =
-    summary.scorer === null
-      ? [el("span", { text: "Not scored yet" })]
-      : scorerParts(summary.scorer, summary.samplings?.[scope] ?? null);
-  return el("p", { class: "scorer", data: { testid: "compare-scorer" } }, parts);
-}
-
-function runHead(run, i) {
-  const { summary } = run;
-  const key = el("span", { class: "legend-key legend-dot", "aria-hidden": "true" });
-  key.style.color = `var(--${token(i)})`;
-  return el(
-    "article",
-    { class: "card compare-head", data: { testid: "compare-head", runId: run.runId } },
-    el(
-      "header",
-      {},
-      key,
-      el("a", { class: "run-link", href: runHref(run.runId), text: summary.name }),
-      stateMark(summary.state),
-    ),
-    el(
-      "p",
-      { class: "compare-regime" },
-      regimeBadge(summary.regime?.regime),
-      el("span", { class: "faint", text: `step ${formatStep(summary.last_step)}` }),
-      lastSeen(summary),
-    ),
-    summary.regime ? el("p", { class: "compare-reason", text: summary.regime.reason }) : null,
-    scorerLine(run),
-    el(
-      "dl",
-      { class: "compare-facts" },
-      HEAD_FACTS.map(([metric, name]) => headFact(run, metric, name)),
-      headAlerts(summary),
-    ),
+function addButton(picker) {
+  const button = el(
+    "button",
+    { class: "button", type: "button", "aria-expanded": "false", data: { testid: "compare-more" } },
+    icon("compare"),
+    el("span", { text: "Add runs" }),
   );
+  button.addEventListener("click", () => {
+    if (picker.isOpen) picker.close();
+    else picker.open();
+    button.setAttribute("aria-expanded", String(picker.isOpen));
+  });
+  return button;
 }
 
-const legendOf = (runs) =>
-  runs.map((run, i) => ({ name: run.summary.name, colourToken: token(i), shape: "dot" }));
+function subWords(runs) {
+  const projects = new Set(runs.map((run) => run.project));
+  const running = runs.filter((run) => run.state === "running").length;
+  const of = projects.size > 1 ? ` of ${plural(projects.size, "project")}` : "";
+  return `${plural(runs.length, "run")}${of}${running > 0 ? ` · ${running} running` : ""}`;
+}
 
-function updateQuadrant(card, runs) {
-  const scored = runs.filter((run) => run.trajectory.points.length > 0);
-  if (scored.length === 0) {
-    card.update({ reason: "None of these runs has been scored yet." });
-    return;
-  }
-  const placed = scored.filter((run) => run.trajectory.points.some(hasPlace));
-  const onlyVertical = {
-    name: "diversity is unknown: only the vertical axis, over the steps",
-    shape: "none",
-  };
-  card.update({
-    legendItems: placed.length > 0 ? legendOf(runs) : [...legendOf(runs), onlyVertical],
-    label: `Trajectories of ${scored.map((run) => run.summary.name).join(", ")}.`,
-    build: ({ compact, ...size }) => {
-      const theme = chartTheme();
-      const drawn = runs.map((run, i) => ({
-        name: run.summary.name,
-        trajectory: run.trajectory,
-        colour: theme.series[i],
+/** Why an axis has no run on it, where none has. */
+function missingAxes(runs) {
+  if (runs.some((run) => run.tokens_from !== null)) return {};
+  return { tokens: "No run logs a number of tokens: log it as “num_tokens” to compare by it." };
+}
+
+/** The ids that are hidden after a press: those of a run, or of all runs of a group. */
+function toggled(hidden, { isOn, runIds }) {
+  const rest = hidden.filter((runId) => !runIds.includes(runId));
+  return isOn ? [...rest, ...runIds] : rest;
+}
+
+/** What is drawn: each run, or each group with its runs behind it, in its look, and the legend of that. */
+function drawnState({ data, view, emphasis }) {
+  const { runs, choice, shown } = data;
+  const isOn = (runId) => !choice.hidden.includes(runId);
+  const groupOf = (runId) => shown.groups.findIndex((group) => group.run_ids.includes(runId));
+  const grouped = shown.groups.length > 0;
+  const styles = runs.map((run, i) => runStyle(grouped ? Math.max(0, groupOf(run.run_id)) : i));
+  const names = distinctNames(runs);
+  const members = runs
+    .map((run, i) => ({ run: { ...run, name: names[i] }, style: styles[i], isFaint: grouped }))
+    .filter(({ run }) => isOn(run.run_id));
+  const means = shown.groups
+    .map((group, place) => ({
+      name: group.label,
+      place,
+      style: runStyle(place),
+      size: group.run_ids.length,
+      group,
+    }))
+    .filter(({ group }) => group.run_ids.some(isOn));
+  const items = grouped
+    ? shown.groups.map((group, i) => ({
+        key: group.label,
+        name: group.label,
+        style: runStyle(i),
+        isOn: group.run_ids.some(isOn),
+        runIds: group.run_ids,
+        numRuns: group.run_ids.length,
+      }))
+    : runs.map((run, i) => ({
+        key: run.run_id,
+        name: names[i],
+        style: styles[i],
+        isOn: isOn(run.run_id),
+        runIds: [run.run_id],
       }));
-      const draw = placed.length > 0 ? overlayFigure : dependenceOverlay;
-      return draw({ theme, compact, size, revision: "compare", runs: drawn });
-    },
-  });
+  const revision = `compare ${shown.axis} ${data.scope} ${view.axis}`;
+  return { data, choice, members, means, items, styles, emphasis, revision };
 }
 
-function updateOverlay(card, figure, runs) {
-  const measured = runs
-    .map((run, i) => ({ run, i, series: run.series[figure.scope][figure.metric] }))
-    .filter(({ series }) => !isEmpty(series));
-  if (measured.length === 0) {
-    const reasons = new Set(runs.map((run) => run.absentReason(figure.metric)));
-    const [reason] = reasons.size === 1 ? reasons : [null];
-    card.update({ reason: reason === null ? "Not measured in these runs." : `Not measured: ${reason}.` });
-    return;
-  }
-  const level = figure.reference
-    ? sharedReference(runs.map((run) => run.series[figure.scope][figure.reference]))
-    : null;
-  card.update({
-    legendItems: legendOf(runs),
-    label: `${figure.title}: ${measured.map(({ run }) => `${run.summary.name} ${formatNumber(run.newest(figure.scope, figure.metric).value)}`).join(", ")}`,
-    build: ({ compact }) => {
-      const theme = chartTheme();
-      return lineFigure({
-        theme,
-        compact,
-        revision: "compare",
-        yRange: figure.yRange,
-        share: figure.share,
-        stepRange: stepRange(measured.map(({ series }) => series)),
-        references:
-          level === null
-            ? []
-            : [{ value: level, name: figure.reference === "mi_ceiling" ? "ceiling" : "chance" }],
-        lines: measured.map(({ run, i, series }) => ({
-          name: shortName(run.summary.name, NAME_LENGTH),
-          series,
-          colour: theme.series[i],
-          band: figure.band,
-        })),
-      });
-    },
-  });
+/** Names of the runs, with the start of the id where two have the same. */
+function distinctNames(runs) {
+  const counts = new Map();
+  for (const { name } of runs) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return runs.map(({ name, run_id: id }) => (counts.get(name) > 1 ? `${name} (${id.slice(0, 6)})` : name));
 }
 
-/** How a run was scored; see `scoringDifference`. */
-const scoringOf = ({ summary, scope, step }) => ({
-  scorer: summary.scorer,
-  scope,
-  sampling: summary.samplings?.[scope] ?? null,
-  temperature: step?.evaluation?.temperature ?? null,
-  template: step?.evaluation?.template || null,
-});
-
-function showScoring(host, card, runs) {
-  const rows = scoringDifference(runs.map(scoringOf));
-  card.root.hidden = rows.length === 0;
-  showRows(card.host, rows, runs);
-  rerender(host, JSON.stringify(rows), () =>
-    rows.length === 0
-      ? []
-      : [
-          notice(
-            "warn",
-            el("p", {
-              text: `These runs were not scored alike (${rows.map(({ key }) => key).join(", ")}). How each of them goes can be read, but their levels may differ for that alone.`,
-            }),
-          ),
-        ],
-  );
+function showNotices(host, { data, numGiven }) {
+  const { runs, missing, shown } = data;
+  const left = numGiven - data.runIds.length;
+  const unplaced = runs.filter((run) => shown.unplaced[run.run_id] !== undefined);
+  const texts = [
+    left > 0
+      ? `At most ${MAX_RUNS} runs are compared at once; ${plural(left, "run")} of the address are left out.`
+      : "",
+    missing.length > 0
+      ? `${plural(missing.length, "run")} of the address ${missing.length === 1 ? "is" : "are"} not there any more: ${missing.join(", ")}.`
+      : "",
+    unplaced.length > 0
+      ? `Not on this axis: ${unplaced.map((run) => run.name).join(", ")}; ${shown.unplaced[unplaced[0].run_id]}.`
+      : "",
+  ].filter((text) => text !== "");
+  rerender(host, JSON.stringify(texts), () => texts.map((text) => notice("warn", el("p", { text }))));
 }
 
-function showSettings(card, runs) {
-  card.root.hidden = runs.length < 2;
-  showRows(card.host, configDifference(runs.map((run) => run.summary.config ?? {})), runs);
-}
-
-function differenceCard(title, testid) {
-  const host = scrollRegion(title);
-  const root = el(
-    "section",
-    { class: "card", data: { testid } },
-    el("header", { class: "figure-head" }, el("h3", { class: "figure-title", text: title })),
-    host,
-  );
-  return { root, host };
-}
-
-function showRows(host, rows, runs) {
-  rerender(host, JSON.stringify([rows, runs.map((run) => run.summary.name)]), () => {
-    if (rows.length === 0) return [el("p", { class: "faint", text: "The settings are the same." })];
-    const names = runs.map(({ summary }) =>
-      el("th", { scope: "col", title: summary.name, text: shortName(summary.name, NAME_LENGTH) }),
-    );
-    const body = rows.map(({ key, values }) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row", class: "mono", text: key }),
-        values.map((value) => el("td", { class: "cell-setting", text: formatSetting(value) })),
-      ),
-    );
-    return [
-      el(
-        "table",
-        { class: "data" },
-        el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Setting" }), names)),
-        el("tbody", {}, body),
-      ),
-    ];
-  });
+/** Goes to the figure that the address names, once. */
+function leadToChart(root, state) {
+  if (state.chart === "") return;
+  const card = root.querySelector(`[data-testid="figure-${CSS.escape(state.chart)}"]`);
+  if (card === null) return;
+  state.chart = "";
+  card.scrollIntoView({ block: "center" });
 }

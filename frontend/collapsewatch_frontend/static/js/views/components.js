@@ -101,7 +101,11 @@ export function sparkline(line, { width = 132, height = 34 } = {}) {
 
 let infoCount = 0;
 
-/** A small button whose explanation shows on hover and on focus, and is read with it. */
+/**
+ * A small button whose explanation shows on hover and on focus, and is read with it.
+ * @param {string} title
+ * @param {Record<string, any>} info
+ */
 export function infoButton(title, { explanation, formula, unit }) {
   infoCount += 1;
   const id = `info-${infoCount}`;

@@ -3,6 +3,10 @@
 /**
  * An element. `props`: `class`, `on` (events), `data` (data attributes), `text`, else attributes;
  * an attribute that is null, undefined or false is left out.
+ * @param {string} tag
+ * @param {Record<string, any>} [props]
+ * @param {...any} children
+ * @returns {any}
  */
 export function el(tag, props = {}, ...children) {
   return fill(document.createElement(tag), props, children);
@@ -12,6 +16,11 @@ export function svg(tag, props = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
 }
 
+/**
+ * @param {any} node
+ * @param {Record<string, any>} props
+ * @param {any[]} children
+ */
 function fill(node, { on = {}, data = {}, text, ...attributes }, children) {
   for (const [name, value] of Object.entries(attributes)) setAttribute(node, name, value);
   for (const [name, value] of Object.entries(data)) node.dataset[name] = value;
@@ -35,7 +44,7 @@ export function setText(node, text) {
 export function rerender(node, signature, makeChildren) {
   if (node.collapsewatchSignature === signature) return;
   node.collapsewatchSignature = signature;
-  const focused = node.contains(document.activeElement) ? document.activeElement.dataset.focusKey : undefined;
+  const focused = node.contains(document.activeElement) ? /** @type {any} */ (document.activeElement).dataset.focusKey : undefined;
   node.replaceChildren(
     ...makeChildren()
       .flat(Infinity)
@@ -62,6 +71,13 @@ export class KeyedList {
 
   update(items) {
     const kept = new Map();
+    const wanted = new Set(items.map((item) => this.#keyOf(item)));
+    // Those that go do so first: a child that is moved past them would lose its focus.
+    for (const [key, child] of this.#children) {
+      if (wanted.has(key)) continue;
+      child.root.remove();
+      child.destroy?.();
+    }
     let place = this.#container.firstElementChild;
     for (const item of items) {
       const key = this.#keyOf(item);
@@ -70,11 +86,6 @@ export class KeyedList {
       child.update(item);
       if (child.root === place) place = place.nextElementSibling;
       else this.#container.insertBefore(child.root, place);
-    }
-    for (const [key, child] of this.#children) {
-      if (kept.has(key)) continue;
-      child.root.remove();
-      child.destroy?.();
     }
     this.#children = kept;
   }

@@ -4,7 +4,11 @@ import { el, setAttribute, setText } from "./dom.js";
 
 let count = 0;
 
-/** A list to choose from: `options` are `[{id, name}]`. */
+/**
+ * A list to choose from: `options` are `[{id, name}]`.
+ * @param {any} options
+ * @param {Record<string, any>} [props]
+ */
 export function choice(options, { value = "", ...props } = {}) {
   const node = el(
     "select",
@@ -85,13 +89,21 @@ export function fieldSet(controls, { values, labels, wide = [] }) {
   };
 }
 
-/** A box to tick with its words behind it. */
+/**
+ * A box to tick with its words behind it.
+ * @param {string} text
+ * @param {Record<string, any>} [props]
+ */
 export function checkbox(text, { checked = false, ...props } = {}) {
   const input = el("input", { type: "checkbox", ...props });
   input.checked = checked;
   return { input, root: el("label", { class: "check" }, input, el("span", { text })) };
 }
 
+/**
+ * @param {string} text
+ * @param {Record<string, any>} [props]
+ */
 export function button(text, { primary = false, small = false, danger = false, on, ...props } = {}) {
   const classes = [
     "button",
@@ -106,6 +118,7 @@ export function button(text, { primary = false, small = false, danger = false, o
  * A dialog above the page. `submit` is called with the form's submission and may return a promise; the dialog
  * closes when it comes back true, and stays, with its fault shown, otherwise. What only tells something
  * (`isNews`) cannot be cancelled.
+ * @param {Record<string, any>} dialog
  */
 export function openDialog({
   title,

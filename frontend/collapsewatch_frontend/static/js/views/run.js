@@ -2,7 +2,9 @@
 
 import * as api from "../api.js";
 import { openAlerts, urgentCount } from "../alerts.js";
-import { scoredScopes } from "../panels.js";
+import { ChartView } from "../chart_view.js";
+import { Clock } from "../clock.js";
+import { MORE_PANELS, scoredScopes } from "../panels.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runHref } from "../routes.js";
 import { RunData, WISH } from "../run_data.js";
@@ -17,24 +19,49 @@ import { headPart } from "./run_head.js";
 import { verdictPart } from "./run_verdict.js";
 
 const TICK_MS = 1_000;
+/** While a run goes on, times beyond the last known step are guessed this long. */
+const CLOCK_MS = 10_000;
+/** Browsers refuse an address that changes too often. */
+const ADDRESS_MS = 300;
 /** The stream usually opens sooner and asks for the first load itself. */
 const FIRST_LOAD_MS = 300;
 
 /** Mounts the screen; returns what the app calls on events, on reconnects and at the end. */
 export function mountRun(host, { route, shell, navigate, metricsInfo }) {
-  const data = new RunData(api, route.runId, { scope: route.scope, withEarlier: true });
+  const data = new RunData(api, route.runId, {
+    scope: route.scope,
+    scorer: route.scorer,
+    range: route.view.range,
+    withEarlier: true,
+    onPart: () => show(),
+  });
   data.showsEarlier = route.earlier !== "hidden";
-  const view = { data, siblings: [], ghost: null, ghostId: route.ghost };
-  const goTo = (change) =>
-    navigate(
-      runHref(route.runId, {
-        scope: data.wantedScope,
-        ghost: view.ghostId,
-        earlier: data.showsEarlier ? "" : "hidden",
-        ...change,
-      }),
-    );
-  const page = buildPage({ goTo, metricsInfo });
+  data.showsMore = route.more || isFolded(route.chart);
+  const charts = new ChartView(route.view);
+  charts.selected = route.step;
+  const view = { data, siblings: [], ghost: null, ghostId: route.ghost, charts, against: route.against };
+  /** The address of what is on screen, with this changed. */
+  const hrefOf = (change = {}) =>
+    runHref(route.runId, {
+      scope: data.wantedScope,
+      ghost: view.ghostId,
+      earlier: data.showsEarlier ? "" : "hidden",
+      scorer: data.scorer,
+      more: data.showsMore,
+      step: charts.selected,
+      against: view.against,
+      view: charts,
+      ...change,
+    });
+  const goTo = (change) => navigate(hrefOf(change));
+  const address = keptAddress(hrefOf);
+  const onMore = (more) => {
+    if (more === data.showsMore) return;
+    data.showsMore = more;
+    address.keep();
+    if (more) refresher.requestNow(WISH.all);
+  };
+  const page = buildPage({ view, goTo, metricsInfo, onView: address.keep, onMore });
   host.replaceChildren(page.problem, page.root);
 
   const tickParts = () => {
@@ -47,13 +74,28 @@ export function mountRun(host, { route, shell, navigate, metricsInfo }) {
     page.root.classList.remove("awaiting");
     shell.setTitle(data.summary.name, urgentCount(countOpen(data.alerts)));
   };
+  const stopAddress = charts.subscribe((change) => {
+    if (change === "selected") address.keep();
+    if (change === "range") closer.requestNow("stretch");
+  });
+  /** What is zoomed into comes in full, while the figures show already what is here of it. */
+  const closer = new Refresher(
+    async () => {
+      if (data.summary === null || !(await data.look(charts.range))) return;
+      for (const part of page.parts) part.zoomed?.(view);
+    },
+    { onError: (error) => console.warn("a stretch of steps could not be loaded", error) },
+  );
   const refresher = new Refresher(
     async (wishes) => {
+      const isFirst = page.root.classList.contains("awaiting");
       await data.load(wishes);
-      if (wishes.has(WISH.all)) await loadSiblings(view);
+      if (wishes.has(WISH.all)) await loadAround(view);
       await loadGhost(view, wishes);
+      await followClock(view);
       page.problem.replaceChildren();
       show();
+      if (isFirst && route.chart !== "") leadToChart(page.root, route.chart);
     },
     {
       onError: (error) => {
@@ -72,11 +114,20 @@ export function mountRun(host, { route, shell, navigate, metricsInfo }) {
   const tick = setInterval(tickParts, TICK_MS);
   refresher.request(WISH.all, FIRST_LOAD_MS);
   return {
-    onOpen: () => refresher.requestNow(WISH.all),
+    onOpen() {
+      page.batch.news(null);
+      refresher.requestNow(WISH.all);
+    },
     /** Takes another scope, ghost or choice of attempts of the same run without a new page; false for any other address. */
     follow(next) {
       if (next.screen !== "run" || next.runId !== route.runId) return false;
       data.showsEarlier = next.earlier !== "hidden";
+      data.setScorer(next.scorer);
+      charts.setStyle({ smoothing: next.view.smoothing, log: next.view.log, axis: next.view.axis });
+      charts.zoom(next.view.range);
+      charts.select(next.step);
+      view.against = next.against;
+      if (next.chart !== "") leadToChart(page.root, next.chart);
       if (next.scope === data.wantedScope && next.ghost === view.ghostId) {
         show();
         return true;
@@ -89,10 +140,16 @@ export function mountRun(host, { route, shell, navigate, metricsInfo }) {
     },
     onEvent: (name, event) => {
       if (event.run_id === view.ghostId && name === "metrics") refresher.request("ghost");
-      if (event.run_id === route.runId) refresher.request(wishOf(name, event));
+      if (event.run_id !== route.runId) return;
+      const wish = wishOf(name, event);
+      if (name === "metrics") page.batch.news(typeof wish === "number" ? wish : null);
+      refresher.request(wish);
     },
     destroy() {
+      address.stop();
+      stopAddress();
       refresher.stop();
+      closer.stop();
       clearInterval(tick);
       for (const part of page.parts) part.destroy?.();
     },
@@ -111,10 +168,27 @@ function countOpen(alerts) {
   return counts;
 }
 
-function buildPage({ goTo, metricsInfo }) {
+/** Writes what is on screen into the address, without a new entry of the history. */
+function keptAddress(hrefOf) {
+  let timer = null;
+  const write = () => {
+    timer = null;
+    window.history.replaceState(null, "", hrefOf());
+  };
+  return {
+    keep: () => (timer ??= setTimeout(write, ADDRESS_MS)),
+    stop: () => clearTimeout(timer),
+  };
+}
+
+/** Whether a figure stands among the measures that are folded away. */
+const isFolded = (id) => MORE_PANELS.some((panel) => panel.id === id);
+
+function buildPage({ view, goTo, metricsInfo, onView, onMore }) {
   const diagnostics = diagnosticsPart({ metricsInfo });
   const head = headPart({
     onScope: (scope) => goTo({ scope }),
+    onScorer: (scorer) => goTo({ scorer }),
     onGhost: (ghost) => goTo({ ghost }),
     onEarlier: (shown) => goTo({ earlier: shown ? "" : "hidden" }),
     onBacklog: () => leadTo(diagnostics.root),
@@ -122,12 +196,26 @@ function buildPage({ goTo, metricsInfo }) {
     compareHref,
   });
   const problem = el("div");
+  const batch = batchPart({
+    api,
+    runId: view.data.runId,
+    charts: view.charts,
+    subject: () => subjectOf(view.data),
+    onAgainst: (against) => goTo({ against }),
+  });
   const parts = [
     head,
     verdictPart(),
     alertsPart(),
-    chartsPart({ metricsInfo }),
-    batchPart({ metricsInfo }),
+    chartsPart({
+      metricsInfo,
+      data: view.data,
+      charts: view.charts,
+      subject: () => subjectOf(view.data),
+      onView,
+      onMore,
+    }),
+    batch,
     diagnostics,
   ];
   const root = el(
@@ -135,7 +223,16 @@ function buildPage({ goTo, metricsInfo }) {
     { class: "run-page awaiting", data: { testid: "run-page" } },
     parts.map((part) => part.root),
   );
-  return { root, parts, problem };
+  return { root, parts, batch, problem };
+}
+
+/** Whose figure it is, for pictures and file names. */
+const subjectOf = ({ summary, scope }) => [summary.name, scope.replace(/_/g, " ")];
+
+/** Brings the figure of a link into view. */
+function leadToChart(page, id) {
+  const figure = page.querySelector(`[data-testid="figure-${CSS.escape(id)}"]`);
+  if (figure !== null) leadTo(figure);
 }
 
 /** Brings a part into view and the keyboard with it. */
@@ -145,10 +242,36 @@ function leadTo(part) {
   part.scrollIntoView();
 }
 
-/** Other runs of the project, for the ghost and the comparison. */
-async function loadSiblings(view) {
+/** Other runs of the project, for the ghost and the comparison, and when the steps were. */
+async function loadAround(view) {
   const { project, run_id: runId } = view.data.summary;
-  view.siblings = (await api.getRuns(project)).filter((run) => run.run_id !== runId);
+  const [runs] = await Promise.all([api.getRuns(project), readClock(view)]);
+  view.siblings = runs.filter((run) => run.run_id !== runId);
+}
+
+/** Where times are the axis they go on with the run, though not with every step. */
+async function followClock(view) {
+  const { charts, data, clock } = view;
+  if (!charts.onTime || Date.now() - view.clockAt < CLOCK_MS) return;
+  const last = clock.steps[clock.steps.length - 1] ?? -1;
+  if ((data.stepRange()?.[1] ?? -1) > last) await readClock(view);
+}
+
+async function readClock(view) {
+  view.clockAt = Date.now();
+  view.clock = await loadClock(view.data.runId);
+  const times = view.clock.times.map((seconds) => seconds * 1000);
+  view.charts.setClock(new Clock({ steps: view.clock.steps, times }), view.clock.checkpoints);
+}
+
+/** A page that may not know when the steps were shows steps. */
+async function loadClock(runId) {
+  try {
+    return await api.getClock(runId);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    return { steps: [], times: [], checkpoints: [] };
+  }
 }
 
 async function loadGhost(view, wishes) {

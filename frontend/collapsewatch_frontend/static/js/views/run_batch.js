@@ -1,219 +1,155 @@
-/** The newest scored batch: prompts with their retrieval, heatmap, filter preview, variance buckets. */
+/** What exactly collapsed: a step in detail, beside another: heatmaps, prompts, filters, variance buckets. */
 
-import { hasHeatmap, heatmapFigure } from "../figures/heatmap.js";
-import { formatNumber, formatPercent, formatStep, plural } from "../format.js";
-import { scrollRegion, shareBar } from "./components.js";
-import { el, rerender, setText } from "./dom.js";
-import { figureCard } from "./figure_card.js";
+import { formatStep, isNumber, plural } from "../format.js";
+import { promptRows, sortedRows } from "../prompts.js";
+import { rolloutsHref } from "../routes.js";
+import { isShared } from "../shared.js";
+import { StepBook } from "../step_book.js";
+import { StepDetail } from "../step_detail.js";
+import { el, setText } from "./dom.js";
+import { filterPreview } from "./filter_preview.js";
+import { promptTable } from "./prompt_table.js";
+import { heatmapsPart } from "./run_heatmaps.js";
 import { bucketsCard, gradientsCard } from "./run_variance.js";
-import { chartTheme } from "./theme.js";
+import { stepPicker } from "./step_picker.js";
 
-const HEATMAP_INFO = {
-  explanation:
-    "Row: whose reasoning; column: the prompt that it fits best. A strong diagonal means that reasoning depends on its prompt; a strong column is a prompt that attracts everything.",
-  formula: "share of the row’s reasonings with argmax_j L(r, j) = column",
-};
-const CAUSES = {
-  too_easy: "too easy: all at the top",
-  too_hard: "too hard: all at the bottom",
-  reward_insensitive: "equal rewards, different actions",
-  tied: "tied, cause unknown",
-};
-const MAX_PROMPTS = 64;
+/** While the slider moves, a step is read when it rests this long. */
+const REST_MS = 150;
 
-export function batchPart() {
-  const heading = el("h2", { class: "section-title" });
-  const prompts = scrollRegion("Prompts of the newest batch");
-  const promptCard = el(
-    "section",
-    { class: "card", data: { testid: "prompt-table" } },
-    cardHead("Prompts"),
-    prompts,
-  );
-  const heatmap = figureCard({
-    id: "heatmap",
-    title: "Which prompt each reasoning fits",
-    info: HEATMAP_INFO,
-    size: "square",
+/** `charts` is the page's ChartView, `onAgainst` gets the step to lay beside, null for none. */
+export function batchPart({ api, charts, runId, subject, onAgainst }) {
+  const book = new StepBook(api, runId);
+  const detail = new StepDetail(book);
+  const order = { order: "number", reverse: false, rule: "" };
+  const onOrder = (change) => {
+    Object.assign(order, change);
+    draw();
+  };
+  const parts = buildParts({ charts, subject, onAgainst, onOrder });
+  let view = null;
+  let timer = null;
+  const seen = firstSight(parts.root, () => load());
+
+  async function load() {
+    timer = null;
+    if (view === null) return;
+    const { data, against } = view;
+    const asked = { data, against, selected: charts.selected, withKept: seen.was };
+    try {
+      const isNew = await detail.load(asked);
+      setText(parts.problem, "");
+      if (isNew) draw();
+    } catch (error) {
+      setText(parts.problem, `The step could not be loaded: ${error.message}.`);
+    }
+  }
+
+  function draw() {
+    if (view !== null) show(parts, { view, order, selected: charts.selected, ...detail.shown });
+  }
+
+  const stop = charts.subscribe((change) => {
+    if (change !== "selected") return;
+    clearTimeout(timer);
+    timer = setTimeout(load, REST_MS);
   });
-  const filters = scrollRegion("Filter preview");
-  const filterCard = el(
-    "section",
-    { class: "card", data: { testid: "filter-preview" } },
-    cardHead("Filter preview"),
-    el("p", {
-      class: "card-note",
-      text: "What each reward-variance rule would keep of this batch’s prompt groups.",
-    }),
-    filters,
-  );
-  const buckets = bucketsCard();
-  const gradients = gradientsCard();
-  const root = el(
-    "div",
-    { hidden: true },
-    heading,
-    el(
-      "div",
-      { class: "batch-grid" },
-      el("div", { class: "batch-side" }, promptCard, buckets.root),
-      el("div", { class: "batch-side" }, heatmap.root, filterCard, gradients.root),
-    ),
-  );
   return {
-    root,
-    update(view) {
-      const { data } = view;
-      const groups = data.summary.groups ?? [];
-      const previews = data.summary.filters ?? [];
-      const evaluation = data.step?.evaluation ?? null;
-      root.hidden = evaluation === null && groups.length === 0;
-      setText(heading, headingText(data, evaluation));
-      rerender(prompts, JSON.stringify([evaluation?.prompts, groups]), () => [
-        promptTable(evaluation?.prompts ?? [], data.step?.groups ?? groups),
-      ]);
-      promptCard.hidden = evaluation === null;
-      updateHeatmap(heatmap, data, evaluation?.prompts ?? []);
-      filterCard.hidden = previews.length === 0;
-      rerender(filters, JSON.stringify(previews), () => [filterTable(previews)]);
-      buckets.update(view);
-      gradients.update(view);
+    root: parts.root,
+    update(next) {
+      view = next;
+      draw();
+      load();
     },
+    /** A step was scored, perhaps a late one; null when nobody knows which. */
+    news: (step) => book.news(step),
     destroy() {
-      heatmap.destroy();
-      gradients.destroy();
+      stop();
+      clearTimeout(timer);
+      seen.stop();
+      parts.heatmaps.destroy();
+      parts.gradients.destroy();
     },
   };
 }
 
-const cardHead = (text) => el("header", { class: "figure-head" }, el("h3", { class: "figure-title", text }));
-
-function headingText(data, evaluation) {
-  if (evaluation === null) return "Newest batch";
-  return `Newest scored batch: step ${formatStep(data.step.step)}, ${plural(evaluation.num_prompts, "prompt")}, ${plural(evaluation.num_rows, "scored reasoning")}`;
+/** Calls back once the part is near the screen for the first time; `was` says whether it has been. */
+function firstSight(part, onSight) {
+  const sight = { was: false, stop: () => observer.disconnect() };
+  const observer = new IntersectionObserver(
+    ([entry]) => {
+      if (!entry.isIntersecting || sight.was) return;
+      sight.was = true;
+      observer.disconnect();
+      onSight();
+    },
+    { rootMargin: "600px" },
+  );
+  observer.observe(part);
+  return sight;
 }
 
-function updateHeatmap(card, data, prompts) {
-  card.root.hidden = prompts.length < 2;
-  if (!hasHeatmap(prompts)) {
-    card.update({ reason: "The scorer sent no prompt × prompt retrieval." });
-    return;
-  }
-  card.update({
-    label: `Heatmap of ${prompts.length} by ${prompts.length} prompts: share of reasonings that fit each prompt best. The prompt table holds the diagonal.`,
-    build: ({ compact }) => heatmapFigure({ prompts, compact, theme: chartTheme(), revision: data.runId }),
+function buildParts({ charts, subject, onAgainst, onOrder }) {
+  const heading = el("h2", { class: "section-title" });
+  const problem = el("p", { class: "card-note", role: "status", data: { testid: "step-problem" } });
+  const picker = stepPicker({ onStep: (step) => charts.select(step), onAgainst });
+  const heatmaps = heatmapsPart({ subject });
+  const prompts = promptTable({
+    onOrder: (name, reverse) => onOrder({ order: name, reverse }),
+    onRule: (rule) => onOrder({ rule }),
   });
+  const [filters, buckets, gradients] = [filterPreview(), bucketsCard(), gradientsCard()];
+  const beside = el("div", { class: "batch-side" }, filters.root, gradients.root);
+  const root = el(
+    "section",
+    { class: "batch-part", hidden: true, "aria-label": "Step in detail", data: { testid: "step-detail" } },
+    el("div", { class: "section-head" }, heading, picker.root),
+    problem,
+    el("div", { class: "heatmap-grid" }, heatmaps.roots),
+    prompts.root,
+    el("div", { class: "batch-grid" }, buckets.root, beside),
+  );
+  return { root, heading, problem, picker, heatmaps, prompts, filters, buckets, gradients };
 }
 
-function promptTable(prompts, groups) {
-  const byGroup = new Map(groups.map((group) => [group.group_id, group]));
-  const shown = prompts.slice(0, MAX_PROMPTS);
-  return el(
-    "table",
-    { class: "data prompt-table" },
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        ["#", "Prompt", "Retrieved", "Reward", "Std"].map((text, i) =>
-          el("th", { scope: "col", class: i > 2 ? "numeric" : null, text }),
-        ),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
-      shown.map((prompt, i) =>
-        promptRow(prompt, i, prompt.group_ids.map((id) => byGroup.get(id)).filter(Boolean)),
-      ),
-    ),
-    prompts.length > shown.length
-      ? el(
-          "tfoot",
-          {},
-          el(
-            "tr",
-            {},
-            el("td", { colspan: 5, class: "faint", text: `and ${prompts.length - shown.length} more` }),
-          ),
-        )
-      : null,
-  );
+function show(parts, { view, order, selected, step, then, kept }) {
+  const { data } = view;
+  const { summary } = data;
+  const batch = step ?? { filters: summary.filters ?? [], buckets: summary.buckets ?? {} };
+  parts.root.hidden = step === null && (summary.groups ?? []).length === 0;
+  setText(parts.heading, headingText(step, selected));
+  parts.picker.root.hidden = step === null;
+  parts.prompts.root.hidden = step === null;
+  parts.filters.update(batch.filters);
+  parts.buckets.update(batch.buckets);
+  parts.gradients.update(view);
+  if (step === null) parts.heatmaps.hide();
+  else showStep(parts, { view, order, step, then, kept });
 }
 
-function promptRow(prompt, i, groups) {
-  const group = groups.length === 1 ? groups[0] : null;
-  const cause = group?.cause ? CAUSES[group.cause] : "";
-  return el(
-    "tr",
-    {},
-    el("td", { class: "numeric faint", text: String(i + 1) }),
-    el(
-      "th",
-      { scope: "row", class: "cell-prompt" },
-      el("span", {
-        class: "prompt-text",
-        title: prompt.preview,
-        text: prompt.preview || prompt.group_ids.join(", "),
-      }),
-      cause === "" ? null : el("span", { class: "prompt-cause", text: `no reward variance — ${cause}` }),
-    ),
-    el(
-      "td",
-      { class: "cell-retrieved" },
-      el(
-        "span",
-        { class: "bar-line" },
-        shareBar(prompt.accuracy),
-        el("span", { class: "numeric", text: formatPercent(prompt.accuracy) }),
-      ),
-      el("span", { class: "faint", text: `of ${prompt.num_rows}, chance ${formatPercent(prompt.chance)}` }),
-    ),
-    el("td", {
-      class: "numeric",
-      data: { label: "reward" },
-      text: group === null ? "–" : formatNumber(group.mean),
-    }),
-    el("td", {
-      class: "numeric",
-      data: { label: "std" },
-      text: group === null ? "–" : formatNumber(group.std),
-    }),
-  );
+function showStep({ picker, heatmaps, prompts }, { view: { data, against }, order, step, then, kept }) {
+  picker.update({
+    scored: data.shownTrajectory().points,
+    current: step.step,
+    beside: against,
+    baselineLast: baselineStep(data.trajectory.baseline),
+  });
+  const rules = step.filters.map((filter) => filter.rule);
+  const rule = rules.includes(order.rule) ? order.rule : (rules[0] ?? "");
+  const rows = sortedRows(promptRows(step, { kept, then }), order.order, { ...order, rule });
+  const rolloutsOf = (group) => (isShared() ? null : rolloutsHref(data.runId, { step: step.step, group }));
+  const numbers = rows.map((row) => row.number);
+  heatmaps.update({ step, then, numbers, runId: data.runId, asked: against });
+  prompts.update({ rows, ...order, chosenRule: rule, then: then?.step ?? null, kept, rolloutsOf });
 }
 
-function filterTable(previews) {
-  return el(
-    "table",
-    { class: "data" },
-    el(
-      "thead",
-      {},
-      el("tr", {}, el("th", { scope: "col", text: "Rule" }), el("th", { scope: "col", text: "Keeps" })),
-    ),
-    el(
-      "tbody",
-      {},
-      previews.map((preview) => {
-        const kept = preview.kept_group_ids.length;
-        return el(
-          "tr",
-          {},
-          el("th", { scope: "row", class: "mono", text: preview.rule }),
-          el(
-            "td",
-            { class: "cell-kept" },
-            el(
-              "span",
-              { class: "bar-line" },
-              shareBar(kept / Math.max(1, preview.num_groups)),
-              el("span", { class: "numeric", text: `${kept} of ${preview.num_groups}` }),
-            ),
-          ),
-        );
-      }),
-    ),
-  );
+const baselineStep = (baseline) => (isNumber(baseline?.last_step) ? baseline.last_step : null);
+
+function headingText(step, selected) {
+  if (step === null) return "Newest batch";
+  const { evaluation } = step;
+  const which =
+    selected === null
+      ? `Newest scored batch: step ${formatStep(step.step)}`
+      : `Step ${formatStep(step.step)}`;
+  return `${which}, ${plural(evaluation.num_prompts, "prompt")}, ${plural(evaluation.num_rows, "scored reasoning")}`;
 }

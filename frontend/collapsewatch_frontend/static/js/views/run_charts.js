@@ -1,38 +1,31 @@
 /** The run's figures: quadrant, retrieval, information, entropies, reward, causes, trainer's scalars. */
 
-import { dependenceFigure } from "../figures/dependence.js";
-import { hasPlace, quadrantFigure } from "../figures/quadrant.js";
 import { formatNumber, formatPercent, formatStep, humanise } from "../format.js";
 import { PANELS, TRAINER, trainerPanels } from "../panels.js";
-import { regimeInfo } from "../regimes.js";
 import { isEmpty } from "../series.js";
+import { chartTools } from "./chart_tools.js";
 import { el, setText } from "./dom.js";
 import { figureCard } from "./figure_card.js";
-import { EARLIER_LEGEND, panelFigure, panelLegend } from "./panel_figure.js";
+import { moreMeasures } from "./more_measures.js";
+import { panelFigure, panelLegend } from "./panel_figure.js";
+import { quadrantPart } from "./run_quadrant.js";
+import { panelShare, quadrantShare } from "./share_dialog.js";
 import { chartTheme } from "./theme.js";
 
-const QUADRANT_INFO = {
-  explanation:
-    "Each point is one step: to the right reasoning varies more within a prompt, upwards it depends more on the prompt. High and left is terse but specific; low and right is varied text that fits any prompt.",
-  formula: "x = H(Z|X) ÷ baseline, y = retrieval skill",
-};
-
-export function chartsPart({ metricsInfo }) {
-  const quadrant = figureCard({
-    id: "quadrant",
-    title: "Reasoning quadrant",
-    info: QUADRANT_INFO,
-    size: "hero",
-    level: "h2",
-    hasLegend: true,
-  });
-  const cards = PANELS.map((panel) => ({ panel, card: cardOf(panel, metricsInfo) }));
+/** `charts` is the page's ChartView: its figures are smoothed, zoomed and pointed at together. */
+export function chartsPart({ metricsInfo, data, charts, subject, onView, onMore }) {
+  const shared = { view: charts, subject, onStep: (step) => charts.select(step), data };
+  const tools = chartTools({ view: charts, onChange: onView });
+  const quadrant = quadrantPart({ charts, subject, share: () => quadrantShare(data) });
+  const cards = PANELS.map((panel) => ({ panel, card: cardOf(panel, metricsInfo, shared) }));
   const tall = cards.filter(({ panel }) => panel.size === "tall");
   const small = cards.filter(({ panel }) => panel.size !== "tall");
-  const trainer = trainerPart(metricsInfo);
+  const more = moreMeasures({ makeCard: (panel) => cardOf(panel, metricsInfo, shared), updatePanel, onMore });
+  const trainer = trainerPart(metricsInfo, shared);
   const root = el(
     "div",
     { class: "charts-part" },
+    tools.root,
     el(
       "div",
       { class: "hero-grid" },
@@ -49,87 +42,36 @@ export function chartsPart({ metricsInfo }) {
       { class: "figure-grid" },
       small.map(({ card }) => card.root),
     ),
+    more.root,
     trainer.root,
   );
   return {
     root,
     update(view) {
-      updateQuadrant(quadrant, view);
+      tools.update(view.data.stepRange());
+      quadrant.update(view);
+      this.zoomed(view);
+    },
+    /** Draws the figures over steps, after another stretch of them came in full. */
+    zoomed(view) {
       for (const { panel, card } of cards) updatePanel(card, panel, view.data);
+      more.update(view);
       trainer.update(view);
     },
     destroy() {
+      tools.destroy();
       quadrant.destroy();
       for (const { card } of cards) card.destroy();
+      more.destroy();
       trainer.destroy();
     },
   };
 }
 
-function cardOf(panel, metricsInfo) {
-  const info = metricsInfo[panel.metric];
-  return figureCard({ id: panel.id, title: panel.title, size: panel.size, info, hasLegend: panel.legend });
-}
-
-function updateQuadrant(card, { data, ghost }) {
-  const { trajectory } = data;
-  const last = trajectory.points[trajectory.points.length - 1];
-  if (last === undefined) {
-    card.update({ reason: "No step has been scored yet." });
-    return;
-  }
-  const whole = trajectory.points.some(hasPlace);
-  card.update({
-    label:
-      `Trajectory of ${data.summary.name} to step ${formatStep(last.step)}: ${regimeInfo(last.regime).name}, ` +
-      `retrieval skill ${formatNumber(last.dependence)}, diversity ${formatNumber(last.diversity)} times the baseline.`,
-    legendItems: quadrantLegend(data, ghost, whole),
-    build: ({ compact, ...size }) => {
-      const theme = chartTheme();
-      const shared = { trajectory, theme, compact, size, revision: `${data.runId} ${data.scope} ${whole}` };
-      const ghosts = ghost === null ? [] : [{ ...ghost, colour: theme.series[3] }];
-      const behind = { ghosts, earlier: data.earlier() };
-      return whole
-        ? quadrantFigure({ ...shared, ...behind, alerts: data.shownAlerts() })
-        : dependenceFigure({ ...shared, ...behind, alerts: data.shownAlerts(), resumes: data.resumes() });
-    },
-  });
-}
-
-function quadrantLegend(data, ghost, whole) {
-  const { points, baseline } = data.trajectory;
-  const newest = {
-    name: "newest step",
-    colourToken: `regime-${regimeInfo(points[points.length - 1].regime).colour}`,
-    shape: "dot",
-  };
-  const earlier = data.earlier().some((attempt) => attempt.points.length > 0) ? [EARLIER_LEGEND] : [];
-  const ghosts = ghost === null ? [] : [{ name: ghost.name, colourToken: "series-4", shape: "dot" }];
-  if (!whole) {
-    return [
-      newest,
-      ...earlier,
-      ...ghosts,
-      {
-        name: "diversity is unknown: only the vertical axis, over the steps",
-        title: data.absentReason("conditional_entropy"),
-        shape: "none",
-      },
-    ];
-  }
-  return [
-    newest,
-    { name: "path (mean of 9 steps)", colourToken: "text-soft" },
-    { name: baselineWords(baseline), colourToken: "text", shape: "cross" },
-    ...earlier,
-    ...ghosts,
-  ];
-}
-
-function baselineWords(baseline) {
-  if (!baseline) return "baseline (not measured yet)";
-  const span = `steps ${formatStep(baseline.first_step)}–${formatStep(baseline.last_step)}`;
-  return baseline.complete ? `baseline (${span})` : "baseline (still being measured)";
+function cardOf(panel, metricsInfo, { data, ...shared }) {
+  const { id, title, size, metric, legend: hasLegend } = panel;
+  const share = () => panelShare(panel, title, data);
+  return figureCard({ id, title, size, info: metricsInfo[metric], hasLegend, share, ...shared });
 }
 
 /** Draws one panel, or says why there is nothing to draw. */
@@ -138,6 +80,7 @@ export function updatePanel(card, panel, data) {
   const lines = panel.lines.filter((line) => !isEmpty(series[line.metric]));
   const main = data.newest(panel.scope, panel.metric);
   if (lines.length === 0) {
+    if (data.hasLoaded?.(panel.scope) === false) return card.update({ reason: "Loading…" });
     const reason = data.absentReason(panel.metric);
     card.update({ reason: reason === null ? "No value yet." : `Not measured: ${reason}.` });
     return;
@@ -158,7 +101,7 @@ export function updatePanel(card, panel, data) {
 }
 
 /** The trainer's own scalars; the cards follow the names that arrive. */
-function trainerPart(metricsInfo) {
+function trainerPart(metricsInfo, shared) {
   const heading = el("h2", { class: "section-title", text: "Sent by the trainer" });
   const grid = el("div", { class: "figure-grid" });
   const rest = el("p", { class: "faint" });
@@ -167,13 +110,13 @@ function trainerPart(metricsInfo) {
   return {
     root,
     update({ data }) {
-      const names = Object.keys(data.series[TRAINER]);
+      const names = data.summary.metrics?.[TRAINER] ?? [];
       const { panels, left } = trainerPanels(names);
       root.hidden = panels.length === 0;
       for (const panel of panels) {
         if (!cards.has(panel.id)) {
           const title = metricsInfo[panel.metric]?.title ?? humanise(panel.metric);
-          const card = cardOf({ ...panel, title }, metricsInfo);
+          const card = cardOf({ ...panel, title }, metricsInfo, shared);
           cards.set(panel.id, card);
           grid.append(card.root);
         }

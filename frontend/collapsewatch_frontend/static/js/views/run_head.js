@@ -2,16 +2,19 @@
 
 import { backlogHeadline, queueWords } from "../backlog.js";
 import { formatAge, formatStep } from "../format.js";
-import { runsHref } from "../routes.js";
+import { rolloutsHref, runsHref } from "../routes.js";
 import { lastSeenWords } from "../run_states.js";
+import { hidesRollouts } from "../shared.js";
 import { stateMark } from "./components.js";
 import { el, rerender, setAttribute, setText } from "./dom.js";
+import { exportMenu } from "./export_menu.js";
 import { icon } from "./icons.js";
 import { attemptsLine, earlierToggle } from "./run_attempts.js";
 import { scorerParts } from "./scorer_line.js";
+import { shareButton } from "./share_dialog.js";
 
 /** `onBacklog` leads to what waits and what was lost, far below. */
-export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, compareHref }) {
+export function headPart({ onScope, onScorer, onGhost, onEarlier, onBacklog, scopesOf, compareHref }) {
   const crumbs = el("nav", { class: "crumbs", "aria-label": "Breadcrumb" });
   const name = el("h1", { class: "run-name", data: { testid: "run-name" } });
   const state = el("span");
@@ -23,6 +26,7 @@ export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, com
   const attempts = attemptsLine();
   const scorer = el("p", { class: "scorer", data: { testid: "scorer" } });
   const scope = picker("Scope", "scope-picker", onScope);
+  const scoredBy = picker("Scorer", "scorer-picker", onScorer);
   const ghost = picker("Overlay", "ghost-picker", onGhost);
   const earlier = earlierToggle(onEarlier);
   const compare = el(
@@ -31,6 +35,15 @@ export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, com
     icon("compare"),
     el("span", { text: "Compare" }),
   );
+  const rollouts = el(
+    "a",
+    { class: "button", hidden: hidesRollouts(), data: { testid: "rollouts-link" } },
+    icon("open_book"),
+    el("span", { text: "Rollouts" }),
+  );
+  const files = exportMenu();
+  let shown = null;
+  const share = shareButton(() => ({ kind: "run", runIds: [shown.run_id], title: shown.name }));
   const root = el(
     "div",
     { class: "page-head run-head" },
@@ -43,7 +56,7 @@ export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, com
       scorer,
       attempts.root,
     ),
-    el("div", { class: "controls" }, scope.root, ghost.root, earlier.root, compare),
+    el("div", { class: "controls" }, scope.root, scoredBy.root, ghost.root, earlier.root, rollouts, compare, files.root, share),
   );
   return {
     root,
@@ -54,12 +67,15 @@ export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, com
     },
     update({ data, siblings, ghostId }) {
       const { summary } = data;
+      shown = summary;
+      files.update([summary.run_id], data.scope);
       rerender(crumbs, summary.project, () => [
         el("a", { href: runsHref(), text: "Runs" }),
         el("span", { "aria-hidden": "true", text: "/" }),
         el("a", { href: runsHref({ project: summary.project }), text: summary.project }),
       ]);
       setText(name, summary.name);
+      setAttribute(rollouts, "href", rolloutsHref(summary.run_id));
       rerender(state, summary.state, () => [stateMark(summary.state)]);
       setText(step, summary.last_step === null ? "no batch yet" : `step ${formatStep(summary.last_step)}`);
       setText(queue, queueWords(summary));
@@ -75,6 +91,12 @@ export function headPart({ onScope, onGhost, onEarlier, onBacklog, scopesOf, com
         scopesOf(summary).map((value) => ({ value, text: value.replace(/_/g, " ") })),
         data.scope,
       );
+      const scorers = data.scorers();
+      scoredBy.show(
+        [{ value: "", text: "all" }, ...scorers.map((label) => ({ value: label, text: label }))],
+        data.scorer,
+      );
+      scoredBy.root.hidden = scorers.length < 2;
       scope.root.hidden = scopesOf(summary).length < 2;
       ghost.show(
         [{ value: "", text: "none" }, ...siblings.map((run) => ({ value: run.run_id, text: run.name }))],

@@ -21,7 +21,11 @@ export function bucketsCard() {
   const root = el(
     "section",
     { class: "card", data: { testid: "variance-buckets" } },
-    el("header", { class: "figure-head" }, el("h3", { class: "figure-title", text: "Reward variance by bucket" })),
+    el(
+      "header",
+      { class: "figure-head" },
+      el("h3", { class: "figure-title", text: "Reward variance by bucket" }),
+    ),
     el("p", {
       class: "card-note",
       text: "Prompt groups from the smallest spread of rewards to the largest, equally many in each bucket and the rest in the last; means over the groups.",
@@ -30,8 +34,8 @@ export function bucketsCard() {
   );
   return {
     root,
-    update({ data }) {
-      const buckets = data.step?.buckets ?? data.summary.buckets ?? {};
+    /** `buckets` of a step, as the API answers them. */
+    update(buckets) {
       root.hidden = (buckets.quantile ?? []).length === 0;
       rerender(table, JSON.stringify(buckets), () => [bucketTable(buckets)]);
     },
@@ -50,7 +54,9 @@ function bucketTable({ quantile = [], fixed = [] }) {
       el(
         "tr",
         {},
-        COLUMNS.map((text, i) => el("th", { scope: "col", class: i === 0 || i === 2 ? null : "numeric", text })),
+        COLUMNS.map((text, i) =>
+          el("th", { scope: "col", class: i === 0 || i === 2 ? null : "numeric", text }),
+        ),
       ),
     ),
     el(
@@ -110,7 +116,12 @@ export function gradientsCard() {
         label: `${labelOf(points)} At step ${formatStep(step)}, by the trainer.`,
         legendItems: legendOf(points, step),
         build: ({ compact }) =>
-          gradientFigure({ points, compact, theme: chartTheme(), revision: `${data.runId} ${points.length}` }),
+          gradientFigure({
+            points,
+            compact,
+            theme: chartTheme(),
+            revision: `${data.runId} ${points.length}`,
+          }),
       });
     },
     destroy: () => card.destroy(),

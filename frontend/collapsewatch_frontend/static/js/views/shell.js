@@ -1,7 +1,7 @@
 /** The frame of every screen: top bar, live mark, tab title, skip link. */
 
 import { documentTitle } from "../alerts.js";
-import { formatClock, formatStep } from "../format.js";
+import { formatClock } from "../format.js";
 import { liveState } from "../refresh.js";
 import { alertsHref, compareHref, runsHref, settingsHref } from "../routes.js";
 import { el, setAttribute, setText } from "./dom.js";
@@ -17,7 +17,7 @@ const LINKS = [
 ];
 
 /** Screens that belong to another one's link. */
-const BELONGS = { run: "runs", alert: "alerts", rules: "alerts", channels: "settings" };
+const BELONGS = { run: "runs", rollouts: "runs", alert: "alerts", rules: "alerts", channels: "settings", shares: "settings" };
 
 /** Builds the top bar; `setConnection`, `setScreen`, `setNumOpen`, `setServiceAlerts` and `setTitle` keep it true. */
 export function createShell() {
@@ -29,7 +29,8 @@ export function createShell() {
   }));
   const numOpen = el("span", { class: "nav-count", hidden: true, data: { testid: "nav-count" } });
   const alertsLink = links.find(({ screen }) => screen === "alerts").node;
-  alertsLink.append(numOpen);
+  const openWord = el("span", { class: "visually-hidden", hidden: true, text: " open" });
+  alertsLink.append(numOpen, openWord);
   const banner = serviceBanner(document.getElementById("banner"));
   live.append(el("span", { class: "live-dot", "aria-hidden": "true" }), liveText);
   document.getElementById("topbar").append(
@@ -54,9 +55,8 @@ export function createShell() {
     },
     /** Number of open alerts, beside the link to them. */
     setNumOpen(count) {
-      numOpen.hidden = count === 0;
-      setAttribute(alertsLink, "aria-label", count === 0 ? null : `Alerts, ${formatStep(count)} open`);
-      setText(numOpen, count > 99 ? "99+" : String(count));
+      numOpen.hidden = openWord.hidden = count === 0;
+      setText(numOpen, count > 99 ? " 99+" : ` ${count}`);
     },
     /** Marks the link of the screen that is shown; a run belongs to the runs. */
     setScreen(screen) {
@@ -72,13 +72,15 @@ export function createShell() {
   };
 }
 
-function liveWords({ kind, sinceMs }) {
+/** @param {Record<string, any>} state */
+function liveWords({ kind, sinceMs, connected }) {
   if (kind === "live") return "live";
   if (kind === "connecting") return "connecting";
+  if (connected) return `stale since ${formatClock(sinceMs)}, trying again`;
   return `reconnecting, stale since ${formatClock(sinceMs)}`;
 }
 
-function themeButton() {
+export function themeButton() {
   const button = el("button", { class: "icon-button", type: "button", data: { testid: "theme-toggle" } });
   const show = () => {
     const next = currentTheme() === "dark" ? "light" : "dark";

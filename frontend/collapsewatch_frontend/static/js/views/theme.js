@@ -68,6 +68,7 @@ function readTheme() {
     grid: colour("grid"),
     muted: colour("series-muted"),
     series: numbered("series", 1, 4),
+    runs: numbered("run", 1, 8),
     scale: numbered("scale", 0, 3),
     regimes: named("regime-", ["diverse", "template", "compressed", "entropy", "open"]),
     severities: named("", ["critical", "warning", "info"]),

@@ -10,6 +10,7 @@ import { icon } from "./icons.js";
 const MAX_TOASTS = 4;
 const SECONDS_ON_SCREEN = 20;
 const RETRY_SECONDS = 3;
+const SECONDS_OF_NOTE = 5;
 
 /**
  * Shows an alert until it is dismissed. It goes by itself where nothing is lost by it: a mere note,
@@ -51,6 +52,13 @@ export function showToast(alert, { runId, runName, onScreen }) {
   host.append(toast);
   while (host.childElementCount > MAX_TOASTS) host.firstElementChild.remove();
   if (alert.severity === "info" || onScreen) setTimeout(() => expire(toast), SECONDS_ON_SCREEN * 1000);
+}
+
+/** A word on something that a person just did; it goes by itself. */
+export function showNote(text) {
+  const note = el("div", { class: "toast toast-note", role: "status", data: { testid: "note" }, text });
+  document.getElementById("toasts").append(note);
+  setTimeout(() => note.remove(), SECONDS_OF_NOTE * 1000);
 }
 
 /** The focus goes to the next toast or to the page instead of getting lost with the button. */
