@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 GOLDEN ?= tests/data/golden
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest bench-scoring bench-alerts clean
+.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest bench-scoring bench-alerts bench-dashboard clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,15 +48,19 @@ imports: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/pytest -q -m 'not integration and not browser'
 
-js:
+tests/frontend/node_modules/.installed: tests/frontend/package.json tests/frontend/package-lock.json
+	npm ci --prefix tests/frontend --no-audit --no-fund --silent
+	@touch $@
+
+js: tests/frontend/node_modules/.installed ## The page's scripts: their types by JSDoc, and their unit tests
+	tests/frontend/node_modules/.bin/tsc --project frontend/tsconfig.json
 	node --test tests/frontend/*.test.js
 
 check: lint types imports unit js ## Style, types, import rules, unit tests: before every commit
 
 test: $(VENV)/.dev ## Everything, with real Redis, PostgreSQL and Chromium
-	scripts/system_packages.sh redis-server postgresql chromium nodejs curl
-	$(MAKE) lint types imports
-	node --test tests/frontend/*.test.js
+	scripts/system_packages.sh redis-server postgresql chromium nodejs npm curl
+	$(MAKE) lint types imports js
 	$(BIN)/python -m tests.golden $(GOLDEN)
 	COLLAPSEWATCH_TEST_SERVERS=required $(BIN)/pytest -q
 
@@ -81,6 +85,10 @@ bench-scoring: $(VENV)/.dev ## The scoring engine beside the reference scheme an
 
 bench-alerts: $(VENV)/.dev ## False alarms and delays of the alert rules beside plain detectors; fills docs/alerts.md; QUICK=1 ROLLOUTS=<folder>
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.alerts
+
+bench-dashboard: $(VENV)/.dev build/bench/.peers ## How fast long runs, many runs and comparisons open, beside trackio's and MLflow's pages; QUICK=1
+	scripts/system_packages.sh chromium
+	$(BIN)/python -m benchmarks.dashboard
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

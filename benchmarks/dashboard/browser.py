@@ -1,0 +1,110 @@
+"""Opens pages in Chromium and measures what a person waits for."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Browser, Error, Page, ViewportSize, sync_playwright
+
+from benchmarks.dashboard.pages import Screen
+
+VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
+_CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser")
+_FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+# Everything that came over the network, packed as it came, of this page and of what it asked for.
+_BYTES = """() => [performance.getEntriesByType('navigation')[0], ...performance.getEntriesByType('resource')]
+  .reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)"""
+_WATCH_FRAMES = """() => {
+  window.benchGaps = [];
+  let last = performance.now();
+  const look = (now) => { window.benchGaps.push(now - last); last = now; requestAnimationFrame(look); };
+  requestAnimationFrame(look);
+}"""
+_LONGEST_GAP = "() => Math.max(...window.benchGaps.slice(1))"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What it took to open a page."""
+
+    seconds: float | None
+    """Until everything in the window is drawn; none when it was not within the time given."""
+    megabytes: float
+    """That came over the network until then."""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser that all pages are opened in."""
+    executable = next(path for path in _CHROMIUM if Path(path).exists())
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+def open_screen(browser: Browser, screen: Screen, *, visits: int, patience_seconds: float) -> list[Opened]:
+    """The first visit, with an empty cache, and those after it; none after one that was not drawn in time."""
+    context = browser.new_context(viewport=VIEWPORT)
+    found = []
+    for _ in range(visits):
+        page = context.new_page()
+        found.append(_open(page, screen, patience_seconds))
+        page.close()
+        if found[-1].seconds is None:
+            break
+    context.close()
+    return found
+
+
+def _open(page: Page, screen: Screen, patience_seconds: float) -> Opened:
+    page.add_init_script("performance.setResourceTimingBufferSize(5000)")
+    begun = time.monotonic()
+    try:
+        page.goto(screen.address, wait_until="commit", timeout=patience_seconds * 1000)
+        page.wait_for_function(
+            screen.drawn, arg=screen.argument, timeout=patience_seconds * 1000, polling="raf"
+        )
+    except Error:
+        return Opened(None, 0.0)
+    seconds = time.monotonic() - begun
+    return Opened(seconds, page.evaluate(_BYTES) / 1e6)
+
+
+def longest_stall(browser: Browser, screen: Screen, *, patience_seconds: float) -> float | None:
+    """Seconds of the longest time without a frame while a chart is zoomed into and moved over, and after.
+
+    None when the page was not drawn within the time given, or has no chart to drag.
+    """
+    context = browser.new_context(viewport=VIEWPORT)
+    page = context.new_page()
+    try:
+        if _open(page, screen, patience_seconds).seconds is None:
+            return None
+        page.wait_for_timeout(3000)
+        plot = page.locator(screen.plot).first
+        plot.scroll_into_view_if_needed(timeout=30_000)
+        page.wait_for_timeout(1000)
+        box = plot.bounding_box()
+        if box is None:
+            return None
+        page.evaluate(_WATCH_FRAMES)
+        for start, end in ((0.3, 0.7), (0.4, 0.6), (0.45, 0.55)):
+            _drag(page, box["x"], box["width"], box["y"] + box["height"] / 2, start, end)
+            page.wait_for_timeout(1500)
+        longest: float = page.evaluate(_LONGEST_GAP)
+        return longest / 1000
+    except Error:
+        return None
+    finally:
+        context.close()
+
+
+def _drag(page: Page, left: float, width: float, y: float, start: float, end: float) -> None:
+    page.mouse.move(left + start * width, y)
+    page.mouse.down()
+    for step in range(1, 11):
+        page.mouse.move(left + (start + (end - start) * step / 10) * width, y)
+    page.mouse.up()
