@@ -92,8 +92,10 @@ def test_the_server_measures_the_same_as_from_a_checkpoint(model: PreTrainedMode
     class Loaded:
         tokenizer = None
 
-        def cross_log_probs(self, prompts: Any, reasonings: Any, *, temperature: float) -> Any:
-            return cross_log_probs(model, prompts, reasonings, temperature=temperature)
+        def cross_log_probs(
+            self, prompts: Any, reasonings: Any, *, temperature: float, note: Any = None
+        ) -> Any:
+            return cross_log_probs(model, prompts, reasonings, temperature=temperature, note=note)
 
     given = batch_of(temperature=0.9)
     tags = given.pop("reasoning_tags")

@@ -17,6 +17,7 @@ from collapsewatch_server.backup.upgrades import back_up_before_upgrade
 from collapsewatch_server.backup_command import backup_app, restore_app
 from collapsewatch_server.db import Database
 from collapsewatch_server.migrations import UnknownSchema, newest_revision, upgrade, upgrade_within
+from collapsewatch_server.tables import Base
 from tests.server.live import LiveServer, result_body
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -247,3 +248,13 @@ def test_the_commands(live: LiveServer, tmp_path: Path, monkeypatch: pytest.Monk
     assert (back.exit_code, "3 blobs are back" in back.output) == (0, True), back.output
     twice = CliRunner().invoke(restore_app, [file, *home])
     assert (twice.exit_code, "nothing was restored" in twice.output) == (1, True)
+
+
+def test_every_column_that_names_a_blob_is_known_to_the_backup() -> None:
+    database_columns = {
+        f"{table.name}.{column.name}"
+        for table in Base.metadata.tables.values()
+        for column in table.columns
+        if column.name.endswith("_key") and column.name not in tables.BLOB_KEY_COLUMNS
+    }
+    assert database_columns == set()

@@ -18,8 +18,8 @@ _ROWS_PER_PART = 20_000
 _BYTES_PER_PART = 16 << 20
 _MOST_PART_BYTES = 1 << 30
 _NAME = re.compile(r"tables/(?P<table>[a-z_]+)/\d+\.zst")
-BLOB_KEY_COLUMN = "blob_key"
-"""Columns of this name hold keys of blobs, in whatever table."""
+BLOB_KEY_COLUMNS = frozenset({"blob_key", "snapshot_key"})
+"""Columns of these names hold keys of blobs, in whatever table."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def clear(connection: Connection) -> None:
 
 def _parts(connection: Connection, table: Table) -> Iterator[Part]:
     columns = list(table.columns)
-    key = next((place for place, column in enumerate(columns) if column.name == BLOB_KEY_COLUMN), None)
+    key = next((place for place, column in enumerate(columns) if column.name in BLOB_KEY_COLUMNS), None)
     head = json.dumps([column.name for column in columns]).encode()
     query = select(*(_read(column) for column in columns)).order_by(*table.primary_key.columns)
     rows = connection.execution_options(stream_results=True, yield_per=1000).execute(query)

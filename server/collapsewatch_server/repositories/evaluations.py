@@ -310,12 +310,14 @@ _STEPS_AT_ONCE = 1000
 """Every database takes so many parameters."""
 
 
-def _trajectory(run_pk: int, scope: str, attempt_pk: int | None) -> Select[TrajectoryRow]:
+def _trajectory(
+    run_pk: int, scope: str, attempt_pk: int | None
+) -> Select[int, dict[str, Any], dict[str, Any] | None]:
     columns = (EvaluationRow.step, EvaluationRow.scorer, EvaluationRow.fold_output)
     return select(*columns).where(*_shown(run_pk, scope, attempt_pk)).order_by(EvaluationRow.step)
 
 
-def _folded(session: Session, statement: Select[TrajectoryRow]) -> list[TrajectoryRow]:
+def _folded(session: Session, statement: Select[Any, Any, Any]) -> list[TrajectoryRow]:
     rows: list[Any] = list(session.execute(statement))
     return [(step, scorer, output) for step, scorer, output in rows if output is not None]
 

@@ -119,12 +119,13 @@ def supersede(session: Session, run_pk: int, segment: Segment, *, superseded: bo
 def names(session: Session, run_pk: int, attempt_pk: int | None = None) -> dict[str, list[str]]:
     """Names of the metrics by scope, both sorted: of the run's own series, or of one attempt."""
     found: dict[str, list[str]] = {}
-    for scope, metric in sorted(tuple(row) for row in session.execute(_names(run_pk, attempt_pk))):
+    rows = session.execute(_names(run_pk, attempt_pk))
+    for scope, metric in sorted((scope, metric) for scope, metric in rows):
         found.setdefault(scope, []).append(metric)
     return found
 
 
-def _names(run_pk: int, attempt_pk: int | None) -> Select[tuple[str, str]]:
+def _names(run_pk: int, attempt_pk: int | None) -> Select[str, str]:
     # A few look-ups for each: a DISTINCT would walk through all points of the run, which may be millions.
     point = aliased(MetricPoint)
     of_run = point.run_pk == run_pk
@@ -132,8 +133,8 @@ def _names(run_pk: int, attempt_pk: int | None) -> Select[tuple[str, str]]:
     next_scope = select(func.min(point.scope)).where(of_run, point.scope > scope.c.scope)
     scope = scope.union_all(select(next_scope.scalar_subquery()).where(scope.c.scope.is_not(None)))
     first = select(func.min(point.metric)).where(of_run, point.scope == scope.c.scope).scalar_subquery()
-    name = select(scope.c.scope, first.label("metric")).where(scope.c.scope.is_not(None))
-    name = name.cte("names", recursive=True)
+    start = select(scope.c.scope, first.label("metric")).where(scope.c.scope.is_not(None))
+    name = start.cte("names", recursive=True)
     next_metric = select(func.min(point.metric)).where(
         of_run, point.scope == name.c.scope, point.metric > name.c.metric
     )
