@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +130,60 @@ class TestTables:
             "--- turn 0: response",
             "(token ids only)",
         ]
+
+
+def test_rollouts(live: LiveServer) -> None:
+    lines = said(live, "rollouts", "first").splitlines()
+    assert lines[0].startswith("step 2: ")
+    found = answered(live, "rollouts", "first", "--step", "1", "--limit", "1")
+    assert (found["step"], len(found["rollouts"])) == (1, 1)
+    one = said(live, "rollouts", "first", "0")
+    assert one.startswith("step 2, rollout 0 of ")
+    assert "--- turn 0: response" in one
+    missing = command(live, "rollouts", "first", "999")
+    assert (missing.exit_code, "has no rollout 999" in missing.output) == (2, True)
+
+
+def test_rollouts_are_searched(live: LiveServer) -> None:
+    excerpt = answered(live, "rollouts", "first", "--limit", "1")["rollouts"][0]["excerpt"]
+    word = excerpt.split()[0]
+    assert answered(live, "rollouts", "first", "--search", word)["hits"]
+    assert word in said(live, "rollouts", "first", "--search", word)
+    assert said(live, "rollouts", "first", "--search", "no such words anywhere").strip() == "nothing found"
+
+
+def test_compare(live: LiveServer) -> None:
+    text = said(live, "compare", "first", "two", "--scalar", "kl")
+    assert "first" in text.splitlines()[0]
+    assert ["config.lr", "0.001", "0.002"] in [line.split() for line in text.splitlines()]
+    assert "config.same" not in text
+    assert any(line.split()[:2] == ["kl", "0.2"] for line in text.splitlines())
+    assert [run["run_id"] for run in answered(live, "compare", "two", "one")["runs"]] == ["two", "one"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "html", "png", "svg"])
+def test_export(live: LiveServer, kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"out.{kind}"
+    beginnings = {"csv": b"run_id,", "parquet": b"PAR1", "html": b"<!", "png": b"\x89PNG", "svg": b"<?xml"}
+    assert said(live, "export", "first", "-o", str(file)).strip() == f"{file}: {file.stat().st_size} bytes"
+    assert file.read_bytes().lower().startswith(beginnings[kind].lower())
+    again = command(live, "export", "first", "-o", str(file))
+    assert (again.exit_code, "existsalready" in _plain(again.output)) == (2, True)
+
+
+def test_what_cannot_be_exported_leaves_nothing(live: LiveServer, tmp_path: Path) -> None:
+    for arguments, words in (
+        (("first", "-o", "out.doc"), "must end with"),
+        (("first", "-o", str(tmp_path / "none" / "out.csv")), "there is no folder"),
+        (("first", "-o", str(tmp_path / "out.png"), "--chart", "nothing"), "no chart 'nothing'"),
+        (("third", "-o", str(tmp_path / "out.csv")), "no run 'third'"),
+    ):
+        result = command(live, "export", *arguments)
+        assert (result.exit_code, _plain(words) in _plain(result.output)) == (2, True), result.output
+    assert list(tmp_path.glob("out*")) == []
+    assert list(tmp_path.glob(".out*")) == []
+
+
+def _plain(text: str) -> str:
+    """Without the frame in which a message is broken into lines."""
+    return re.sub(r"[\s│]", "", text)

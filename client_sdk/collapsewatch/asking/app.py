@@ -1,4 +1,4 @@
-"""The commands that read: `collapsewatch runs`, `show`, `metrics`, `alerts`, `rollouts`, `compare`.
+"""The commands that read: `collapsewatch runs`, `show`, `metrics`, `alerts`, `rollouts`, `compare`, `export`.
 
 Each asks the server, or one that is started on the home folder for as long as it takes. `--json` prints
 what the API answers. They exit with 0, and with 2 when there is no such run or nobody to ask.
@@ -6,6 +6,7 @@ what the API answers. They exit with 0, and with 2 when there is no such run or 
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,6 +30,13 @@ ScopeOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Most lines.")]
 _NO_ANSWER = 2
+_EXPORTS = {
+    "csv": "series.csv",
+    "parquet": "series.parquet",
+    "html": "report.html",
+    "png": "chart.png",
+    "svg": "chart.svg",
+}
 
 
 @app.command()
@@ -166,9 +174,45 @@ def compare(
 
     def answer(reader: "ServerReader") -> Any:
         run_ids = [_run(reader, each, project)["run_id"] for each in run]
-        return reader.get("/compare", runs=",".join(run_ids), scope=scope, scalar=scalar or None)
+        return reader.get("/compare", run=run_ids, scope=scope, scalar=scalar or None)
 
     _tell(_ask(answer, url, api_key_env), as_json, tables.of_comparison)
+
+
+@app.command()
+def export(
+    run: Annotated[list[str], typer.Argument(metavar="RUN…", help="Names or ids, at most 20.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="File to write: .csv, .parquet, .html (a report), .png or .svg."),
+    ],
+    project: ProjectOption = None,
+    scope: Annotated[str | None, typer.Option(help="Of this scope alone.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="Of this metric alone; repeat it.")] = None,
+    chart: Annotated[
+        str, typer.Option(help="For a picture: quadrant, or a chart of the page such as retrieval.")
+    ] = "quadrant",
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that exists.")] = False,
+    url: UrlOption = None,
+    api_key_env: KeyOption = None,
+) -> None:
+    """Write every value of runs, a report that opens offline, or a picture into a file."""
+    kind = output.suffix.lower().removeprefix(".")
+    if kind not in _EXPORTS:
+        raise typer.BadParameter(f"the name must end with .{', .'.join(_EXPORTS)}; got {output.name!r}")
+    if not output.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {output.parent}")
+    if output.exists() and not force:
+        raise typer.BadParameter(f"{output} exists already; --force writes over it")
+
+    def answer(reader: "ServerReader") -> int:
+        run_ids = [_run(reader, each, project)["run_id"] for each in run]
+        values = {"metric": metric or None} if kind in ("csv", "parquet") else {}
+        picture = {"chart": chart} if kind in ("png", "svg") else {}
+        path = f"/exports/{_EXPORTS[kind]}"
+        return reader.save(path, output, run=run_ids, scope=scope, **values, **picture)
+
+    typer.echo(f"{output}: {_ask(answer, url, api_key_env)} bytes")
 
 
 def _ask(answer: "Callable[[ServerReader], Any]", url: str | None, api_key_env: str | None) -> Any:
@@ -194,7 +238,7 @@ def _ask(answer: "Callable[[ServerReader], Any]", url: str | None, api_key_env: 
             ServerReader(service.settings) as reader,
         ):
             found = answer(reader)
-    except CollapsewatchError as error:
+    except (CollapsewatchError, OSError) as error:
         typer.echo(f"collapsewatch: {error}", err=True)
         raise typer.Exit(_NO_ANSWER) from error
     if found is None:

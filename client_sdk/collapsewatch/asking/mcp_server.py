@@ -185,7 +185,7 @@ class _Tools:
     ) -> Answer:
         """Newest values of several runs with their intervals, and their settings."""
         run_ids = [self._run(each)["run_id"] for each in runs]
-        return self._get("/compare", runs=",".join(run_ids), scope=scope)
+        return self._get("/compare", run=run_ids, scope=scope)
 
     def _run(self, named: str) -> Answer:
         try:

@@ -1,6 +1,8 @@
 """Asks a server for runs, their jobs and their alerts."""
 
+import os
 import time
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -13,6 +15,8 @@ from collapsewatch.wire import connect
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0
 _MAX_RUNS = 1000
+_SAVE_SECONDS = 120.0
+"""Between two pieces of an answer that is saved."""
 
 
 def answers(url: str) -> bool:
@@ -87,6 +91,33 @@ class ServerReader:
         """
         return self._get(path, {name: value for name, value in params.items() if value is not None})
 
+    def save(self, path: str, file: Path, **params: Any) -> int:
+        """Number of bytes of what the API answers below `/api/v1`, once it is all in the file.
+
+        Raises:
+            AskingFailedError: the server does not answer, or not to such a question; the file is as it was.
+            OSError: the file cannot be written.
+        """
+        given = {name: value for name, value in params.items() if value is not None}
+        partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+        try:
+            with self._client.stream(
+                "GET", f"/api/v1{path}", params=given, timeout=_SAVE_SECONDS
+            ) as response:
+                if response.is_error:
+                    response.read()
+                    response.raise_for_status()
+                with partial.open("wb") as target:
+                    for piece in response.iter_bytes():
+                        target.write(piece)
+            num_bytes = partial.stat().st_size
+            partial.replace(file)
+        except httpx.HTTPError as error:
+            raise AskingFailedError(f"{self.url} {_reason(error)}") from error
+        finally:
+            partial.unlink(missing_ok=True)
+        return num_bytes
+
     def _get(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any] | None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -99,7 +130,7 @@ class ServerReader:
                 return answer
             except (httpx.HTTPError, ValueError) as error:
                 if not _may_pass(error) or time.monotonic() > deadline:
-                    raise AskingFailedError(f"{self.url} does not answer: {_reason(error)}") from error
+                    raise AskingFailedError(f"{self.url} {_reason(error)}") from error
             time.sleep(_POLL_SECONDS)
 
 
@@ -110,10 +141,10 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What the server says is wrong, where it says so."""
+    """What became of a question: what the server says is wrong, where it says anything."""
     if isinstance(error, httpx.HTTPStatusError):
         try:
-            return str(error.response.json()["error"]["message"])
+            return f"refuses: {error.response.json()['error']['message']}"
         except (ValueError, KeyError, TypeError):
-            return f"HTTP {error.response.status_code}"
-    return str(error) or type(error).__name__
+            return f"answers with HTTP {error.response.status_code}"
+    return f"does not answer: {str(error) or type(error).__name__}"

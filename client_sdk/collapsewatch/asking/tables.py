@@ -70,7 +70,7 @@ def of_newest(series: Mapping[str, Any]) -> str:
             name,
             _shown(one["steps"][-1]),
             _number(one["values"][-1]),
-            _interval(one["low"][-1], one["high"][-1]),
+            _interval(_last(one["low"]), _last(one["high"])),
         )
         for name, one in sorted(series.items())
         if one["steps"]
@@ -134,7 +134,7 @@ def of_hits(found: Mapping[str, Any]) -> str:
     ]
     table = columns(("step", "index", "prompt", "reward", "where"), rows) if rows else "nothing found"
     if found.get("next"):
-        table += f"\nolder steps: --step {found['next']['step']}"
+        table += f"\nthere may be more: a larger --limit, or --step {found['next']['step']} to go on there"
     return table
 
 
@@ -224,6 +224,10 @@ def _regime(run: Mapping[str, Any]) -> str:
 
 def _alerts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in ("critical", "warning", "info") if counts.get(name))
+
+
+def _last(values: Sequence[float | None] | None) -> float | None:
+    return values[-1] if values else None
 
 
 def _interval(low: float | None, high: float | None) -> str:
