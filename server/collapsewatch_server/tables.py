@@ -356,52 +356,6 @@ class MetricPoint(Base):
     """Whether a later attempt replayed its step."""
 
 
-class AlertRow(Base):
-    """One alert of one rule, with the values that caused it.
-
-    Alerts of the folds have a step, and there is one for each (run, attempt, rule, scope, step). Alerts of
-    the watch (stalls, workers, queue) have no step; their scope is what they are about.
-    """
-
-    __tablename__ = "alerts"
-    __table_args__ = (
-        UniqueConstraint("run_pk", "attempt_pk", "rule", "scope", "opened_step"),
-        Index("ix_alerts_open", "status", "rule"),
-        Index(
-            "ix_alerts_dropped",
-            "run_pk",
-            "id",
-            "opened_step",
-            "rule",
-            sqlite_where=text("rule = 'data_dropped'"),
-            postgresql_where=text("rule = 'data_dropped'"),
-        ),
-    )
-
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
-    run_pk: Mapped[int | None] = mapped_column(ForeignKey("runs.id"))
-    """None for an alert about the service itself."""
-    attempt_pk: Mapped[int | None] = mapped_column(ForeignKey("attempts.id"))
-    rule: Mapped[str]
-    scope: Mapped[str]
-    severity: Mapped[str]
-    status: Mapped[str]
-    opened_step: Mapped[int | None]
-    resolved_step: Mapped[int | None]
-    superseded: Mapped[bool] = mapped_column(default=False)
-    """Whether a later attempt replayed the step at which it was opened: it is history then, and not open."""
-    withdrawn: Mapped[bool] = mapped_column(default=False)
-    """Seen in step order, with all that came late, it never was. The row stays for what people did to it."""
-    thread_pk: Mapped[int | None] = mapped_column(index=True)
-    """The inbox's item that it belongs to, set in the transaction that stores it. It has no foreign key,
-    since the item names its newest alert."""
-    opened_at: Mapped[float]
-    resolved_at: Mapped[float | None]
-    title: Mapped[str]
-    message: Mapped[str]
-    evidence: Mapped[Json]
-
-
 class EventRow(Base):
     """Something that the page may want to know. Rows never change; the id is the SSE id."""
 

@@ -6,7 +6,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from collapsewatch_server.tables import AlertRow, BatchResult, EvaluationRow, MetricPoint
+from collapsewatch_server.alert_tables import AlertRow
+from collapsewatch_server.tables import BatchResult, EvaluationRow, MetricPoint
 
 Derived = dict[tuple[Any, ...], Any]
 """The last part of a name counts the rows that share the rest of it: two for one step are a difference."""

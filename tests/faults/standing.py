@@ -8,15 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE
-from collapsewatch_server.tables import (
-    AlertRow,
-    Attempt,
-    Batch,
-    BatchResult,
-    EventRow,
-    JobRow,
-    Run,
-)
+from collapsewatch_server.alert_tables import AlertRow
+from collapsewatch_server.tables import Attempt, Batch, BatchResult, EventRow, JobRow, Run
 from tests.faults.account import Sent
 
 

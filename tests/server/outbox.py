@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from collapsewatch_server.alert_tables import AlertChange, AlertThread
+from collapsewatch_server.alert_tables import AlertChange, AlertRow, AlertThread
 from collapsewatch_server.db import Database
 from collapsewatch_server.repositories import clock, runs
-from collapsewatch_server.tables import AlertRow, Run
+from collapsewatch_server.tables import Run
 
 
 def add_run(database: Database, *, project: str = "sokoban", name: str = "grpo-7b") -> int:

@@ -5,10 +5,9 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from collapsewatch_server.alert_tables import AlertAction, AlertThread
+from collapsewatch_server.alert_tables import AlertAction, AlertRow, AlertThread
 from collapsewatch_server.inbox.threads import settle
 from collapsewatch_server.repositories import alert_threads
-from collapsewatch_server.tables import AlertRow
 from tests.conftest import WaitUntil
 from tests.server.alerted import STARTED_AT, act, changes, log, only, opened, save_rule, told, validity
 from tests.server.live import LiveServer

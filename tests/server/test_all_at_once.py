@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 from collapsewatch.contracts.rollouts import RolloutBatch, ScalarBatch
 from collapsewatch.contracts.runs import Heartbeat, RunStart, RunState, RunUpdate
 from collapsewatch.contracts.scoring import ClaimRequest, JobFailure, ScoringResult
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.errors import AttemptNotFound, BatchConflict, JobConflict, JobNotFound
 from collapsewatch_server.repositories import attempts, late_folds
@@ -26,7 +27,7 @@ from collapsewatch_server.results.late import fold_or_put_off
 from collapsewatch_server.retention import Retention
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.tables import AlertRow, Batch, EvaluationRow, JobRow, MetricPoint, Run
+from collapsewatch_server.tables import Batch, EvaluationRow, JobRow, MetricPoint, Run
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

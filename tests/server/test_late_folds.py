@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import RunStart
 from collapsewatch.contracts.scoring import ScoringResult
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.repositories import attempts, late_folds, metrics
 from collapsewatch_server.results.folding import fold_some
@@ -17,7 +18,7 @@ from collapsewatch_server.results.late import LateFolds
 from collapsewatch_server.results.writer import Results
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.tables import AlertRow, EvaluationRow, JobRow
+from collapsewatch_server.tables import EvaluationRow, JobRow
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, select, text
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import RunStart
 from collapsewatch.contracts.scoring import ScoringResult
-from collapsewatch_server.alert_tables import AlertAction, AlertChange, AlertThread
+from collapsewatch_server.alert_tables import AlertAction, AlertChange, AlertRow, AlertThread
 from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.repositories import attempts
@@ -19,7 +19,7 @@ from collapsewatch_server.results.folding import ScopeOfRun, refold
 from collapsewatch_server.results.late import fold_or_put_off
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.tables import AlertRow, EvaluationRow, JobRow, LateFold, MetricPoint
+from collapsewatch_server.tables import EvaluationRow, JobRow, LateFold, MetricPoint
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

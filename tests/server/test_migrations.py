@@ -9,11 +9,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import func, select, text
 
-from collapsewatch_server.alert_tables import AlertChange, AlertThread
+from collapsewatch_server.alert_tables import AlertChange, AlertRow, AlertThread
 from collapsewatch_server.db import Database
 from collapsewatch_server.migrations import UnknownSchema, _config, newest_revision, upgrade
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.tables import AlertRow, Base, Run
+from collapsewatch_server.tables import Base, Run
 
 NEW: dict[str, Any] = {"rule": "r", "severity": "info", "state": "open", "num_changes": 0}
 

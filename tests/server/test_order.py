@@ -14,6 +14,7 @@ from sqlalchemy import select
 from collapsewatch.contracts.rollouts import RolloutBatch, ScalarBatch
 from collapsewatch.contracts.runs import RunStart
 from collapsewatch.contracts.scoring import ScoringResult
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.alerts.custom import OWN_PREFIX, RuleText
 from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.repositories import late_folds
@@ -21,16 +22,7 @@ from collapsewatch_server.results.late import LateFolds
 from collapsewatch_server.results.writer import Results
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
-from collapsewatch_server.tables import (
-    AlertRow,
-    Attempt,
-    Base,
-    Batch,
-    BatchResult,
-    EvaluationRow,
-    JobRow,
-    MetricPoint,
-)
+from collapsewatch_server.tables import Attempt, Base, Batch, BatchResult, EvaluationRow, JobRow, MetricPoint
 from tests.server.live import batch_body, result_body
 
 CALLER = Caller(1, Purpose.ingest, None)

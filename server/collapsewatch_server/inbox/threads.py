@@ -6,7 +6,7 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from collapsewatch_server.alert_tables import AlertAction, AlertThread
+from collapsewatch_server.alert_tables import AlertAction, AlertRow, AlertThread
 from collapsewatch_server.alerts.lifecycle import (
     Action,
     ActionKind,
@@ -24,7 +24,6 @@ from collapsewatch_server.repositories import alert_threads, alerts, clock, dete
 from collapsewatch_server.repositories.alert_threads import Subject
 from collapsewatch_server.repositories.detector_settings import EVERY_PROJECT, Setting
 from collapsewatch_server.repositories.events import Event
-from collapsewatch_server.tables import AlertRow
 
 
 def settle(

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.alerts.watch import Condition, Limits, RunFacts, Snapshot, conditions, next_state
 from collapsewatch_server.db import Database
 from collapsewatch_server.inbox.threads import settle
@@ -15,7 +16,6 @@ from collapsewatch_server.liveness.earshot import Earshot
 from collapsewatch_server.repositories import alert_threads, events, watch, workers, writers
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.watch import WatchAlert
-from collapsewatch_server.tables import AlertRow
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE, TRAINER_SCOPE
 from collapsewatch.contracts.scoring import PromptRetrieval, ScopeEvaluation, ScorerLabel
-from collapsewatch_server.alert_tables import AlertAction
+from collapsewatch_server.alert_tables import AlertAction, AlertRow
 from collapsewatch_server.alerts.catalogue import DETECTORS
 from collapsewatch_server.alerts.custom import OWN_PREFIX
 from collapsewatch_server.db import Database
@@ -18,7 +18,7 @@ from collapsewatch_server.reading.answers import alert_view
 from collapsewatch_server.reading.views import iso
 from collapsewatch_server.repositories import alert_inbox, alert_threads, attempts, batches, evaluations
 from collapsewatch_server.repositories.alert_inbox import Filters, Item, Span
-from collapsewatch_server.tables import AlertRow, EvaluationRow
+from collapsewatch_server.tables import EvaluationRow
 
 NUM_AROUND = 20
 """Points before the alert's step and after it."""

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE, TRAINER_SCOPE
 from collapsewatch.contracts.runs import RunState
 from collapsewatch.contracts.scoring import ScopeEvaluation, ScorerLabel
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.attempts import Attempt, Lineages
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import AttemptNotFound, RunNotFound, StepNotFound, wrong
@@ -30,7 +31,7 @@ from collapsewatch_server.repositories import (
 )
 from collapsewatch_server.repositories.events import StoredEvent
 from collapsewatch_server.repositories.watch import Backlog
-from collapsewatch_server.tables import AlertRow, Batch, BatchResult, JobRow, Run
+from collapsewatch_server.tables import Batch, BatchResult, JobRow, Run
 
 _SPARKLINE_POINTS = 60
 _MAX_ROWS = 1000

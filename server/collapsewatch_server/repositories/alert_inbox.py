@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from collapsewatch_server.alert_tables import AlertChange, AlertThread
+from collapsewatch_server.alert_tables import AlertChange, AlertRow, AlertThread
 from collapsewatch_server.repositories.metrics import Point
-from collapsewatch_server.tables import AlertRow, EvaluationRow, MetricPoint, Project, Run
+from collapsewatch_server.tables import EvaluationRow, MetricPoint, Project, Run
 
 
 @dataclass(frozen=True)

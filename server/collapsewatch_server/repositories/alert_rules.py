@@ -6,11 +6,11 @@ from sqlalchemy import delete, func, literal, select, update
 from sqlalchemy import insert as sql_insert
 from sqlalchemy.orm import Session
 
-from collapsewatch_server.alert_tables import AlertRule, AlertRuleStart, AlertThread
+from collapsewatch_server.alert_tables import AlertRow, AlertRule, AlertRuleStart, AlertThread
 from collapsewatch_server.alerts.custom import OWN_PREFIX, BaselineSpan, Operator, RuleText
 from collapsewatch_server.alerts.transitions import Severity
 from collapsewatch_server.db import insert, now
-from collapsewatch_server.tables import AlertRow, EvaluationRow, MetricPoint, Project, Run
+from collapsewatch_server.tables import EvaluationRow, MetricPoint, Project, Run
 
 
 class StoredRule(NamedTuple):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from collapsewatch_server.alert_tables import AlertAction, AlertChange, AlertThread
+from collapsewatch_server.alert_tables import AlertAction, AlertChange, AlertRow, AlertThread
 from collapsewatch_server.db import now
-from collapsewatch_server.tables import AlertRow, Project, Run
+from collapsewatch_server.tables import Project, Run
 
 
 class Subject(NamedTuple):

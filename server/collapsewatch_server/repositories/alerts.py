@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from collapsewatch_server.alert_tables import AlertThread
+from collapsewatch_server.alert_tables import AlertRow, AlertThread
 from collapsewatch_server.alerts.custom import OWN_PREFIX
-from collapsewatch_server.tables import AlertRow, Attempt
+from collapsewatch_server.tables import Attempt
 
 
 def of_scope(session: Session, run_pk: int, scope: str) -> Sequence[AlertRow]:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, delete, exists, func, literal_column, select, update
 from sqlalchemy.orm import Session
 
-from collapsewatch_server.alert_tables import AlertChange
+from collapsewatch_server.alert_tables import AlertChange, AlertRow
 from collapsewatch_server.channel_tables import Channel, Delivery, PlannedChange
 from collapsewatch_server.db import insert, is_postgresql, now
 from collapsewatch_server.repositories import clock
-from collapsewatch_server.tables import AlertRow, Attempt, Project, Run
+from collapsewatch_server.tables import Attempt, Project, Run
 
 # Fewer than the parameters that either database takes.
 _MOST_AT_ONCE = 500

@@ -13,8 +13,9 @@ from sqlalchemy.types import JSON
 
 import collapsewatch_server.alert_tables
 import collapsewatch_server.channel_tables  # noqa: F401 (tables that hold rows of runs)
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.db import is_postgresql, now
-from collapsewatch_server.tables import AlertRow, Base, JobRow, Run
+from collapsewatch_server.tables import Base, JobRow, Run
 
 _HELD_OUTSIDE = ("alerts", "jobs", "runs")
 _SHOWN_AT_ONCE = (

@@ -10,8 +10,9 @@ from sqlalchemy import JSON, ColumnElement, Table, Text, null, select
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.db import is_postgresql
-from collapsewatch_server.tables import AlertRow, Base, BatchResult, EvaluationRow, MetricPoint, Project, Run
+from collapsewatch_server.tables import Base, BatchResult, EvaluationRow, MetricPoint, Project, Run
 
 Thin = Callable[[Sequence[int], Sequence[float]], Iterable[int]]
 """Which points of one series, given its steps and values, a snapshot keeps."""

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, func, literal_column, or_, select, text, u
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import TRAINER_SCOPE
-from collapsewatch_server.alert_tables import AlertThread
+from collapsewatch_server.alert_tables import AlertRow, AlertThread
 from collapsewatch_server.alerts.watch import (
     ChannelFacts,
     Dropped,
@@ -25,17 +25,7 @@ from collapsewatch_server.alerts.watch import (
 from collapsewatch_server.db import is_postgresql, now
 from collapsewatch_server.repositories import channels, clock, workers
 from collapsewatch_server.repositories.jobs import DEFERRED
-from collapsewatch_server.tables import (
-    AlertRow,
-    Attempt,
-    Batch,
-    JobRow,
-    Json,
-    MetricPoint,
-    Project,
-    Run,
-    Writer,
-)
+from collapsewatch_server.tables import Attempt, Batch, JobRow, Json, MetricPoint, Project, Run, Writer
 
 _LOCK_ID = 7_788_003
 _STEPS_FOR_INTERVAL = 20

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.scoring import MetricValue, ScopeEvaluation, ScorerLabel
+from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.alerts.transitions import AlertTransition
 from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.folds.run_fold import Evaluation, FoldOutput, FoldState, fold, initial_state
@@ -18,7 +19,7 @@ from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.repositories.metrics import Place
 from collapsewatch_server.results.alert_book import Alert, Key, Said, alerts_along, changes
 from collapsewatch_server.results.thread_book import Thread, threads_of
-from collapsewatch_server.tables import AlertRow, Json
+from collapsewatch_server.tables import Json
 
 log = logging.getLogger(__name__)
 
