@@ -143,3 +143,8 @@ def _problem(problem: Mapping[str, Any]) -> str:
     is_name = isinstance(given, str) and not _NAME_FIELDS.isdisjoint(problem["loc"])
     shown = repr(given[:60]) if is_name else described(given)
     return f"{where + ': ' if where else ''}{problem['msg']} (given {shown})"
+
+
+def num_values(values: object) -> int:
+    """How many values a call of `log` was given, or meant to be given."""
+    return len(values) if type(values) is dict else 1

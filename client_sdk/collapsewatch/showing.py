@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,38 @@ class Shown:
 
     def __repr__(self) -> str:
         return f"<{self.url}>" if self.url else f"<not shown: {self.reason}>"
+
+
+class RunWindow:
+    """Shows one run in notebooks, by one link as long as that will do."""
+
+    def __init__(self, settings: Settings, run_id: str) -> None:
+        self._settings = settings
+        self._run_id = run_id
+        self._known: Shown | None = None
+
+    def show(self, title: str, *, height: int, days: float, snapshot: bool, timeout_seconds: float) -> Shown:
+        """The run's page, displayed; a snapshot has a link of its own each time.
+
+        Args:
+            title: of a new link.
+        """
+        if self._known is not None and not snapshot:
+            page = replace(self._known, height=height)
+        else:
+            page = shown(
+                self._settings,
+                self._run_id,
+                title,
+                height=height,
+                days=days,
+                snapshot=snapshot,
+                timeout_seconds=timeout_seconds,
+            )
+        if page.url and not snapshot:
+            self._known = page
+        display(page)
+        return page
 
 
 def shown(

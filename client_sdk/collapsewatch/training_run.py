@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from threading import Event
 from types import TracebackType
@@ -37,11 +36,11 @@ from collapsewatch.errors import DeliveryError, InvalidInputError
 from collapsewatch.handles import RunConfig, RunSummary
 from collapsewatch.launcher import Launch
 from collapsewatch.lifetime import open_runs
-from collapsewatch.plain import json_config, plain_step, plain_value
+from collapsewatch.plain import json_config, num_values, plain_step, plain_value
 from collapsewatch.ready import MAX_VALUES_PER_POINT, ready_values
 from collapsewatch.reentry import one_at_a_time
 from collapsewatch.settings import Settings
-from collapsewatch.showing import Shown, display, shown
+from collapsewatch.showing import RunWindow, Shown
 from collapsewatch.spool import RecordKind
 
 
@@ -72,8 +71,7 @@ class Run:
         """Hyperparameters, as entries or attributes."""
         self.summary = RunSummary({}, self.log)
         """The last value of every metric that this process has logged."""
-        self._settings = settings
-        self._shown: Shown | None = None
+        self._window = RunWindow(settings, self.id)
         # What is logged without a step must not make a resumed attempt replay the run from its beginning.
         self._last_step = 0 if start.attempt is None else start.attempt.from_step or 0
         self._counts_steps = True
@@ -219,11 +217,11 @@ class Run:
                 self.summary.note(ready)
                 return
         except Exception as error:
-            if not self._boundary.catch(error, "log", "values_invalid", _num_values(values)):
+            if not self._boundary.catch(error, "log", "values_invalid", num_values(values)):
                 raise
             return
         problems: list[InvalidInputError] = []
-        with self._boundary.guard("log", reason="values_invalid", count=_num_values(values)):
+        with self._boundary.guard("log", reason="values_invalid", count=num_values(values)):
             kept, problems = finite_values(flat_values(values))
             for start in range(0, len(kept), MAX_VALUES_PER_POINT):
                 chunk = dict(kept[start : start + MAX_VALUES_PER_POINT])
@@ -306,29 +304,11 @@ class Run:
             days: after which the link ends, 366 at most.
             snapshot: show the run as it is now, instead of as it goes on; makes a new link each time.
         """
-        page = Shown("", "see the log", height)
         with self._boundary.guard("show"):
-            known = None if snapshot else self._shown
-            page = (
-                replace(known, height=height)
-                if known is not None
-                else self._link(height=height, days=days, snapshot=snapshot, timeout_seconds=timeout_seconds)
+            return self._window.show(
+                self.name, height=height, days=days, snapshot=snapshot, timeout_seconds=timeout_seconds
             )
-            if page.url and not snapshot:
-                self._shown = page
-            display(page)
-        return page
-
-    def _link(self, *, height: int, days: float, snapshot: bool, timeout_seconds: float) -> Shown:
-        return shown(
-            self._settings,
-            self.id,
-            self.name,
-            height=height,
-            days=days,
-            snapshot=snapshot,
-            timeout_seconds=timeout_seconds,
-        )
+        return Shown("", "see the log", height)
 
     @one_at_a_time
     def finish(
@@ -419,7 +399,3 @@ class Run:
         if self._delivery is not None:
             self._delivery.leave_to_parent()
         self._boundary = Boundary(strict=self._boundary.strict)
-
-
-def _num_values(values: object) -> int:
-    return len(values) if type(values) is dict else 1
