@@ -18,8 +18,9 @@ from collapsewatch.asking.app import app as reading_app
 
 # fmt: off
 _SERVER = (
-    "alembic", "apprise", "cryptography", "fastapi", "httpcore", "numpy", "plotly", "prometheus_client",
-    "psycopg", "pydantic_settings", "redis", "sqlalchemy", "starlette", "uvicorn",
+    "alembic", "apprise", "cryptography", "fastapi", "httpcore", "matplotlib", "numpy", "plotly",
+    "prometheus_client",
+    "psycopg", "pyarrow", "pydantic_settings", "redis", "sqlalchemy", "starlette", "tsdownsample", "uvicorn",
 )
 _WORKER = (
     "accelerate", "numpy", "peft", "pydantic_settings", "redis", "regex", "safetensors", "scipy", "sklearn",

@@ -41,9 +41,12 @@ def positions(steps: npt.NDArray[np.int64], values: npt.NDArray[np.float64], max
         # A single stretch, which the library does not cut.
         extremes = np.array([inner.argmin(), inner.argmax()])
     else:
-        extremes = _cut(steps[1:-1], inner, n_out=(max_points - 2) // 2 * 2).astype(np.int64)
+        # The library's last stretch may leave out the last point, by the rounding of its edge. So it gets one
+        # more, which is no new extreme, at the place of the end, which is kept anyway.
+        values_and_one = np.append(inner, inner[-1])
+        extremes = _cut(steps[1:], values_and_one, n_out=(max_points - 2) // 2 * 2).astype(np.int64)
     # Of a stretch with a single point it is both the lowest and the highest.
-    return np.concatenate([[0], np.unique(extremes) + 1, [len(steps) - 1]])
+    return np.unique(np.concatenate([[0], extremes + 1, [len(steps) - 1]]))
 
 
 def downsample(points: Sequence[PointT], max_points: int) -> list[PointT]:
