@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from benchmarks.common import machine
-from benchmarks.dashboard import pages
+from benchmarks.dashboard import open_pages, pages
 from benchmarks.dashboard.browser import Opened, chromium, longest_stall, open_screen
 from benchmarks.dashboard.fill_ours import PROJECT, fill
 from benchmarks.dashboard.pages import Product
@@ -28,6 +28,7 @@ from benchmarks.ingest.report import Row, table, write_json
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- bench-dashboard: begin -->", "<!-- bench-dashboard: end -->"
 RESULT = ROOT / "build" / "bench" / "dashboard.json"
+PICTURES = ROOT / "build" / "bench" / "dashboard"
 NAMES = ("collapsewatch", "trackio", "mlflow")
 _VISITS = 4
 _PATIENCE_SECONDS = 90.0
@@ -50,7 +51,12 @@ def main() -> None:
                 print(f"{name}: filled in {time.monotonic() - begun:.0f} s", flush=True)
                 measured[name] = dict(_measure(browser, product))
             print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
-    rows = _rows(measured, cases)
+        left_open = (
+            list(open_pages.measure(browser, Path(place) / "open", quick=quick))
+            if "collapsewatch" in named
+            else []
+        )
+    rows = _rows(measured, cases) + left_open
     print(table(rows))
     if set(named) == set(NAMES):
         about = machine(versions())
@@ -89,7 +95,13 @@ def _product(name: str, folder: Path, cases: dict[str, list[RunShape]]) -> Abstr
 def _measure(browser: Browser, product: Product) -> Iterator[tuple[str, float | None]]:
     """(what, figure) of every case; None where the page was not drawn in time."""
     for case, screen in product.screens.items():
-        opened = open_screen(browser, screen, visits=_VISITS, patience_seconds=_PATIENCE_SECONDS)
+        opened = open_screen(
+            browser,
+            screen,
+            visits=_VISITS,
+            patience_seconds=_PATIENCE_SECONDS,
+            picture=PICTURES / f"{product.name}-{case}.png",
+        )
         yield f"{case} first", opened[0].seconds
         yield f"{case} again", _middle([one.seconds for one in opened[1:]])
         yield f"{case} sent", _sent(opened[0])
@@ -125,14 +137,28 @@ def _rows(measured: dict[str, dict[str, float | None]], cases: dict[str, list[Ru
             own = ours.get(f"{case} {key}")
             if own is None:
                 continue
-            peers = [(name, figures.get(f"{case} {key}")) for name, figures in measured.items()]
-            found = [(name, value) for name, value in peers if name != "collapsewatch" and value is not None]
             about = (f"{case}: {words}", metric, own, unit)
-            rows += [Row(*about, peer=value, peer_name=name) for name, value in found] or [Row(*about)]
+            rows += _beside(about, f"{case} {key}", measured) or [Row(*about)]
     for name, figures in measured.items():
         late = [what for what, value in figures.items() if value is None]
         if late:
             print(f"{name}: not drawn within {_PATIENCE_SECONDS:.0f} s: {', '.join(late)}")
+    return rows
+
+
+def _beside(
+    about: tuple[str, str, float, str], what: str, measured: dict[str, dict[str, float | None]]
+) -> list[Row]:
+    """Our figure beside that of each peer that was measured; a page that never stood says so."""
+    rows = []
+    for name, figures in measured.items():
+        if name == "collapsewatch" or what not in figures:
+            continue
+        value = figures[what]
+        if value is not None:
+            rows.append(Row(*about, peer=value, peer_name=name))
+        elif what.endswith("first"):
+            rows.append(Row(*about, peer_name=f"{name} (not drawn within {_PATIENCE_SECONDS:.0f} s)"))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ _FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--di
 # Everything that came over the network, packed as it came, of this page and of what it asked for.
 _BYTES = """() => [performance.getEntriesByType('navigation')[0], ...performance.getEntriesByType('resource')]
   .reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)"""
+# To look at every frame would slow down what is measured.
+_LOOK_MS = 25
 _WATCH_FRAMES = """() => {
   window.benchGaps = [];
   let last = performance.now();
@@ -45,18 +47,33 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def open_screen(browser: Browser, screen: Screen, *, visits: int, patience_seconds: float) -> list[Opened]:
-    """The first visit, with an empty cache, and those after it; none after one that was not drawn in time."""
+def open_screen(
+    browser: Browser, screen: Screen, *, visits: int, patience_seconds: float, picture: Path
+) -> list[Opened]:
+    """The first visit, with an empty cache, and those after it; none after one that was not drawn in time.
+
+    Args:
+        picture: where what was measured can be looked at afterwards.
+    """
     context = browser.new_context(viewport=VIEWPORT)
-    found = []
+    found: list[Opened] = []
     for _ in range(visits):
         page = context.new_page()
         found.append(_open(page, screen, patience_seconds))
+        if len(found) == 1:
+            _keep_picture(page, picture)
         page.close()
         if found[-1].seconds is None:
             break
     context.close()
     return found
+
+
+def _keep_picture(page: Page, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A page that is too busy to draw has none.
+    with suppress(Error):
+        page.screenshot(path=path, timeout=20_000)
 
 
 def _open(page: Page, screen: Screen, patience_seconds: float) -> Opened:
@@ -65,7 +82,7 @@ def _open(page: Page, screen: Screen, patience_seconds: float) -> Opened:
     try:
         page.goto(screen.address, wait_until="commit", timeout=patience_seconds * 1000)
         page.wait_for_function(
-            screen.drawn, arg=screen.argument, timeout=patience_seconds * 1000, polling="raf"
+            screen.drawn, arg=screen.argument, timeout=patience_seconds * 1000, polling=_LOOK_MS
         )
     except Error:
         return Opened(None, 0.0)

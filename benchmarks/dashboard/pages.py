@@ -9,21 +9,22 @@ from typing import Any
 from benchmarks.dashboard.processes import PEERS_PYTHON, quiet_process, running_ours, wait_for_answer
 from tests.servers import free_port
 
-# Every plot in the window has its lines, and there is one at least.
-_PLOTLY_DRAWN = """(least) => {
-  const seen = [...document.querySelectorAll('.js-plotly-plot')].filter((plot) => {
-    const box = plot.getBoundingClientRect();
+# Every plot in the window has its lines, and there are `least` of them. Where charts stand below the window,
+# as under the table of a comparison, it is led to the first of them, as a person would scroll there.
+_DRAWN = """({{least, lead}}) => {{
+  const isSeen = (one) => {{
+    const box = one.getBoundingClientRect();
     return box.width > 0 && box.bottom > 0 && box.top < innerHeight;
-  });
-  return seen.length >= least && seen.every((plot) => plot.querySelector('.trace path, .gl-canvas'));
-}"""
-_VEGA_DRAWN = """(least) => {
-  const seen = [...document.querySelectorAll('.vega-embed')].filter((plot) => {
-    const box = plot.getBoundingClientRect();
-    return box.width > 0 && box.bottom > 0 && box.top < innerHeight;
-  });
-  return seen.length >= least && seen.every((plot) => plot.querySelector('canvas, svg .mark-line path'));
-}"""
+  }};
+  const first = lead && document.querySelector(lead);
+  if (first && first.getBoundingClientRect().top > innerHeight / 3) first.scrollIntoView();
+  const seen = [...document.querySelectorAll('{plots}')].filter(isSeen);
+  return seen.length >= least && seen.every((plot) => plot.querySelector('{lines}'));
+}}"""
+# Also a place that has no chart yet counts as a plot that is not drawn.
+_OURS_DRAWN = _DRAWN.format(plots=".figure .plot", lines=".trace path, .gl-canvas")
+_PLOTLY_DRAWN = _DRAWN.format(plots=".js-plotly-plot", lines=".trace path, .gl-canvas")
+_VEGA_DRAWN = _DRAWN.format(plots=".vega-embed", lines="canvas, svg .mark-line path")
 _ROWS_LISTED = "(selector) => document.querySelectorAll(selector).length > 0"
 
 
@@ -37,6 +38,11 @@ class Screen:
     argument: Any
     plot: str = ""
     """Selector of a chart that can be dragged."""
+
+
+def plots(least: int, *, lead: str = "") -> dict[str, Any]:
+    """What the functions above are asked: how many plots, and to which one the page is scrolled."""
+    return {"least": least, "lead": lead}
 
 
 @dataclass(frozen=True)
@@ -57,10 +63,17 @@ def ours(home: Path, project: str, compared: list[str]) -> Iterator[Product]:
             "collapsewatch",
             {
                 "long": Screen(
-                    f"{url}/#/runs/long", _PLOTLY_DRAWN, 2, '[data-testid="figure-retrieval"] .js-plotly-plot'
+                    f"{url}/#/runs/long",
+                    _OURS_DRAWN,
+                    plots(2),
+                    '[data-testid="figure-retrieval"] .js-plotly-plot',
                 ),
                 "many": Screen(f"{url}/#/?project={project}", _ROWS_LISTED, '[data-testid="run-row"]'),
-                "compare": Screen(f"{url}/#/compare?runs={runs}", _PLOTLY_DRAWN, 1),
+                "compare": Screen(
+                    f"{url}/#/compare?runs={runs}",
+                    _OURS_DRAWN,
+                    plots(2, lead='[data-testid="figure-compare-quadrant"]'),
+                ),
             },
         )
 
@@ -76,10 +89,10 @@ def trackio(folder: Path) -> Iterator[Product]:
         yield Product(
             "trackio",
             {
-                case: Screen(f"{url}/?project={case}", _VEGA_DRAWN, 1, ".vega-embed")
+                case: Screen(f"{url}/?project={case}", _VEGA_DRAWN, plots(1), ".vega-embed")
                 for case in ("long", "compare")
             }
-            | {"many": Screen(f"{url}/?project=many", _ROWS_LISTED, "input[type=checkbox]")},
+            | {"many": Screen(f"{url}/runs?project=many", _ROWS_LISTED, ".runs-table tbody tr")},
         )
 
 
@@ -99,7 +112,7 @@ def mlflow(folder: Path, made: dict[str, Any]) -> Iterator[Product]:
                 "long": Screen(
                     f"{url}/#/experiments/{experiments['long']}/runs/{run_id}/model-metrics",
                     _PLOTLY_DRAWN,
-                    1,
+                    plots(1),
                     ".js-plotly-plot",
                 ),
                 "many": Screen(
@@ -110,7 +123,7 @@ def mlflow(folder: Path, made: dict[str, Any]) -> Iterator[Product]:
                 "compare": Screen(
                     f"{url}/#/experiments/{experiments['compare']}/runs?compareRunsMode=CHART",
                     _PLOTLY_DRAWN,
-                    1,
+                    plots(1),
                 ),
             },
         )

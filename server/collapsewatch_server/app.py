@@ -50,6 +50,7 @@ from collapsewatch_server.routes import (
 from collapsewatch_server.routes.pages import mount_page, plotly_bundle
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
+from collapsewatch_server.web.compression import CompressionMiddleware
 from collapsewatch_server.web.security import SecurityMiddleware
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
         redirect_slashes=False,
     )
     app.state.services = services or build_services(settings)
+    app.add_middleware(CompressionMiddleware)
     app.add_middleware(SecurityMiddleware, any_host=settings.insecure)
     app.add_middleware(MeterMiddleware, meters=app.state.services.meters)
     for routes in (

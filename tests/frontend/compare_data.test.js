@@ -159,3 +159,16 @@ test("a load that fails leaves what is shown", async () => {
   await assert.rejects(data.load(new Set([ALL])), /away/);
   assert.deepEqual(data.seriesOf("scored", "mi_seq", "a").steps, [0, 1]);
 });
+
+test("what stands on top is asked for before anything is drawn, and the rest once it is here", async () => {
+  const run = runOf("a", { metrics: { batch: ["reward"] } });
+  const api = fakeApi([run]);
+  const told = [];
+  const data = new CompareData(api, ["a"], CHOICE, {
+    onAsked: () => told.push(["asked", ...kinds(api)]),
+  });
+  await data.load(new Set([ALL]), () => told.push(["drawn"]));
+  assert.deepEqual(told[0], ["asked", "paths", "runs", "series"]);
+  assert.deepEqual(told[1], ["drawn"]);
+  assert.equal(api.asked[3][2].scope, "batch");
+});

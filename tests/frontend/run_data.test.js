@@ -298,6 +298,16 @@ test("what stands on top of the page can be drawn before the rest has come", asy
   assert.equal(seen.length, 1, "news come in one piece");
 });
 
+test("the charts' library may run when the first figures are asked for and none has come", async () => {
+  const server = fakeServer({ numSteps: 3 });
+  const seen = [];
+  const data = new RunData(server.api, "r", {
+    onAsked: () => seen.push([kinds(server).join(), data.summary]),
+  });
+  await data.load(new Set([WISH.all]));
+  assert.deepEqual(seen, [["series,trajectory", null]]);
+});
+
 test("of the trainer's numbers those come that are drawn", async () => {
   const server = fakeServer({ numSteps: 1, scopes: ["first_turn", "batch", "trainer"] });
   const { getRun } = server.api;

@@ -21,7 +21,7 @@ def test_everything_the_page_names_is_served(live: LiveServer) -> None:
     page = live.http.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "__PLOTLY_VERSION__" not in page.text
-    addresses = re.findall(r'(?:href|src)="(/[^"]+)"', page.text)
+    addresses = re.findall(r'(?:href|src|content)="(/[^"]+)"', page.text)
     assert any("plotly" in address for address in addresses)
     for address in addresses:
         assert live.http.get(address).status_code == 200, address

@@ -2,6 +2,7 @@
 
 import { EventStream, askAhead, getAlert, getInbox, getMetricsInfo, getService } from "./api.js";
 import { isNews } from "./alerts.js";
+import { fetchPlotlyLater } from "./plotly_library.js";
 import { Refresher, attention, freshness } from "./refresh.js";
 import { parseRoute, runsHref } from "./routes.js";
 import { mountAlert } from "./views/alert.js";
@@ -21,6 +22,8 @@ import { showToast } from "./views/toasts.js";
 
 /** @type {Record<string, (...told: any[]) => any>} */
 const NO_SCREEN = { follow: () => false, onOpen() {}, onEvent() {}, destroy() {} };
+/** By then a page has what it shows. */
+const IDLE_MS = 3_000;
 const host = document.getElementById("main");
 const shell = createShell();
 const connection = { connected: false, lostAtMs: Date.now(), everConnected: false };
@@ -159,3 +162,5 @@ showScreen({ first: true });
 stream.start();
 // The stream tells all that happens from here on, so nothing has to wait for it.
 if (stream.knowsStart) loadAll();
+// From the list it is one press to a run, whose charts need it.
+fetchPlotlyLater((task) => setTimeout(task, IDLE_MS));

@@ -2,6 +2,7 @@
 
 import { asLocal, fromLocal } from "./clock.js";
 import { shownFigure } from "./figures/shown.js";
+import { fetchPlotly, loadPlotly } from "./plotly_library.js";
 
 /** What the buttons of the library did is done by the card's own menu, which the keyboard reaches. */
 const CONFIG = { responsive: true, displaylogo: false, displayModeBar: false };
@@ -19,24 +20,6 @@ function upright(className) {
 /** Safari has no idle callback. */
 const whenIdle = (task) =>
   "requestIdleCallback" in window ? requestIdleCallback(task, { timeout: 1500 }) : setTimeout(task, 200);
-
-let plotly = null;
-
-/** The chart library, once its deferred script has run. */
-function loadPlotly() {
-  plotly ??= new Promise((resolve, reject) => {
-    if (window.Plotly !== undefined) return resolve(window.Plotly);
-    const script = document.getElementById("plotly");
-    script.addEventListener("load", () => resolve(window.Plotly));
-    script.addEventListener("error", () => reject(new Error("the chart library did not load")));
-    // The script may have failed before anyone listened; its time is over once the page is complete.
-    window.addEventListener("load", () => {
-      if (window.Plotly === undefined) reject(new Error("the chart library did not load"));
-    });
-    return undefined;
-  });
-  return plotly;
-}
 
 /**
  * A figure's place on the page. `draw` takes a function from `{compact, width, height}` to a figure
@@ -83,6 +66,7 @@ export class Chart {
       host.after(this.#selected, this.#cursor);
       this.#stopView = view.subscribe((change) => this.#follow(change));
     }
+    fetchPlotly();
     const seen = new IntersectionObserver(
       ([entry]) => {
         this.#visible = entry.isIntersecting;

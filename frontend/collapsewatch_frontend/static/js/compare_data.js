@@ -27,12 +27,17 @@ const nothing = (axis) => ({
 export class CompareData {
   #api;
   #maxPoints;
+  #onAsked;
   #loadedFor;
 
-  /** `maxPoints`: of each series; about as many as a figure has pixels. */
-  constructor(api, runIds, choice, { maxPoints = 600 } = {}) {
+  /**
+   * `maxPoints`: of each series; about as many as a figure has pixels. `onAsked` is called when what the figures
+   * show has been asked for.
+   */
+  constructor(api, runIds, choice, { maxPoints = 600, onAsked = () => {} } = {}) {
     this.#api = api;
     this.#maxPoints = maxPoints;
+    this.#onAsked = onAsked;
     this.runIds = runIds;
     this.choice = choice;
     this.scope = choice.scope === "" ? "first_turn" : choice.scope;
@@ -70,13 +75,16 @@ export class CompareData {
     const fresh = wholly ? { ...nothing(axis), groups } : this.shown;
     // What is shown stays until all of another choice is here; only an empty page fills part by part.
     if (isFirst) this.shown = fresh;
-    onPart();
+    const part = () => (isFirst ? onPart() : undefined);
+    const ask = (place) => this.#loadSeries(place, wanted, fresh, { onPart: part });
+    const others = PLACES.filter((place) => place !== SCORED);
     if (wanted.length > 0) {
-      const part = () => (isFirst ? onPart() : undefined);
-      await Promise.all([
-        this.#loadPaths(wanted, fresh).then(part),
-        ...PLACES.map((place) => this.#loadSeries(place, wanted, fresh, { onPart: part })),
-      ]);
+      // What stands on top comes first, and is asked for before the table is drawn, which keeps the page busy.
+      const first = [this.#loadPaths(wanted, fresh).then(part), ask(SCORED)];
+      this.#onAsked();
+      onPart();
+      await Promise.all(first);
+      await Promise.all(others.map(ask));
     }
     this.shown = fresh;
     if (wholly) this.detail = null;

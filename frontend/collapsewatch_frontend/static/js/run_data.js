@@ -33,6 +33,7 @@ export class RunData {
   #earlier;
   #maxPoints;
   #onPart;
+  #onAsked;
   /** The series without the stretch that is looked at. */
   #whole = emptyPlaces();
   /** The stretch in full, by place and metric; of series that are here in full there is none. */
@@ -45,18 +46,22 @@ export class RunData {
   /**
    * `scorer` is the label of the one whose points alone are shown. `range` is the stretch of steps that is looked at (see `look`). `withEarlier` also loads what later attempts
    * superseded. `onPart` is called when the first figures of a
-   * load can be drawn, while the rest still comes.
+   * load can be drawn, while the rest still comes; `onAsked` when these have been asked for.
+   * @param {any} api
+   * @param {string} runId
+   * @param {Record<string, any>} [options]
    */
   constructor(
     api,
     runId,
-    { scope = "", scorer = "", range = null, withEarlier = false, maxPoints = MAX_POINTS, onPart = () => {} } = {},
+    { scope = "", scorer = "", range = null, withEarlier = false, maxPoints = MAX_POINTS, ...listeners } = {},
   ) {
     this.#api = api;
     this.#range = range;
     this.#maxPoints = maxPoints;
     this.#scorer = scorer;
-    this.#onPart = onPart;
+    this.#onPart = listeners.onPart ?? (() => {});
+    this.#onAsked = listeners.onAsked ?? (() => {});
     this.#earlier = withEarlier ? new EarlierAttempts(api, runId) : null;
     this.runId = runId;
     this.wantedScope = scope;
@@ -146,10 +151,12 @@ export class RunData {
 
   /** What stands on top of the page comes first, because to read a very long run takes a while. */
   async #loadScored(summary, scope, sinceStep) {
-    const [scored, trajectory] = await Promise.all([
+    const answers = Promise.all([
       this.#loadSeries(summary, scope, metricsOf(SCORED, { more: this.showsMore }), sinceStep),
       this.#loadTrajectory(scope, sinceStep),
     ]);
+    this.#onAsked();
+    const [scored, trajectory] = await answers;
     if (scope !== this.scope) this.#detail = emptyPlaces();
     this.scope = scope;
     this.trajectory = { ...trajectory, points: thinnedPoints(trajectory.points, ROOM * this.#maxPlaces) };

@@ -6,6 +6,7 @@ import { MAX_RUNS, addedFigure, configRows } from "../compare.js";
 import { ALL, CompareData, newsOf } from "../compare_data.js";
 import { groupingKeys } from "../compare_table.js";
 import { plural } from "../format.js";
+import { runPlotlySoon } from "../plotly_library.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runsHref } from "../routes.js";
 import { runStyle } from "../run_styles.js";
@@ -39,7 +40,10 @@ export function mountCompare(host, { route, shell, metricsInfo, navigate }) {
   if (route.runIds.length === 0) return mountPicker(host, navigate);
   const runIds = route.runIds.slice(0, MAX_RUNS);
   const view = new ChartView(route.view);
-  const data = new CompareData(api, runIds, choiceOf(route), { maxPoints: pointsFor(runIds.length) });
+  const data = new CompareData(api, runIds, choiceOf(route), {
+    maxPoints: pointsFor(runIds.length),
+    onAsked: runPlotlySoon,
+  });
   const state = { data, view, emphasis: null, chart: route.chart, numGiven: route.runIds.length };
   const refresher = new Refresher(
     async (wishes) => {

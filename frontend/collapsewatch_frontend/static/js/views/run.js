@@ -5,6 +5,7 @@ import { openAlerts, urgentCount } from "../alerts.js";
 import { ChartView } from "../chart_view.js";
 import { Clock } from "../clock.js";
 import { MORE_PANELS, scoredScopes } from "../panels.js";
+import { runPlotlySoon } from "../plotly_library.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runHref } from "../routes.js";
 import { RunData, WISH } from "../run_data.js";
@@ -34,6 +35,7 @@ export function mountRun(host, { route, shell, navigate, metricsInfo }) {
     range: route.view.range,
     withEarlier: true,
     onPart: () => show(),
+    onAsked: runPlotlySoon,
   });
   data.showsEarlier = route.earlier !== "hidden";
   data.showsMore = route.more || isFolded(route.chart);
