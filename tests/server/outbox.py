@@ -16,6 +16,7 @@ def add_run(database: Database, *, project: str = "sokoban", name: str = "grpo-7
             run_id=f"run-{project}-{name}",
             project_id=runs.project_id(session, project),
             name=name,
+            given_name=name,
             config={},
             tags=[],
             scorer=None,
