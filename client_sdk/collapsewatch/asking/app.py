@@ -217,26 +217,11 @@ def export(
 
 def _ask(answer: "Callable[[ServerReader], Any]", url: str | None, api_key_env: str | None) -> Any:
     """What the question gives at the server that is there, or at one that is started for it."""
-    from collapsewatch.asking.reader import ServerReader
-    from collapsewatch.asking.service import named_key, service_for
-    from collapsewatch.cli import PROGRAMS
+    from collapsewatch.asking.brief import brief_reader
     from collapsewatch.errors import CollapsewatchError
 
-    def tell(line: str) -> None:
-        typer.echo(line, err=True)
-
     try:
-        with (
-            service_for(
-                url,
-                named_key(api_key_env),
-                tell=tell,
-                needed=PROGRAMS["serve"].modules,
-                options=["--no-worker"],
-                is_shared=False,
-            ) as service,
-            ServerReader(service.settings) as reader,
-        ):
+        with brief_reader(url, api_key_env) as reader:
             found = answer(reader)
     except (CollapsewatchError, OSError) as error:
         typer.echo(f"collapsewatch: {error}", err=True)

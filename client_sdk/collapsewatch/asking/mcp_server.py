@@ -57,7 +57,7 @@ def mcp(url: UrlOption = None, api_key_env: KeyOption = None) -> None:
                 named_key(api_key_env),
                 tell=lambda line: typer.echo(line, err=True),
                 needed=PROGRAMS["serve"].modules,
-                options=["--no-worker"],
+                # With a worker: an import that comes meanwhile uses this service, and waits for scores.
                 is_shared=True,
             ) as service,
             ServerReader(service.settings) as reader,
