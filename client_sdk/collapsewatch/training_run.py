@@ -50,9 +50,8 @@ class Run:
     No method raises into training code or waits for the network, `finish` and `show` aside, which wait for a
     bounded time. What a call was given is on disk when it returns and survives the process; it is sent from
     there, by this process or a later one. What will never be sent is logged on the logger `collapsewatch`,
-    once per sort, and counted in `dropped`.
-    Any thread may call it, and so may a signal's handler: what it calls in the middle of another call is done
-    at the end of that one. In a forked child it does nothing: the run belongs to the process that opened it.
+    once per sort, and counted in `dropped`. Any thread may call it, and a signal's handler, whose calls are
+    made up for at the end of the one in hand. In a forked child it does nothing: the parent has the run.
     """
 
     def __init__(
