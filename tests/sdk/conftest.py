@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +21,8 @@ import collapsewatch
 from collapsewatch.boundary import Boundary
 from collapsewatch.contracts.rollouts import RolloutBatch
 from collapsewatch.contracts.runs import RunUpdate
+from collapsewatch.errors import DeliveryError
+from collapsewatch.lifetime import open_runs
 from collapsewatch.sender import Sender
 from collapsewatch.settings import Settings
 from collapsewatch.spool import RecordKind, Spool, SpoolMeta
@@ -227,6 +230,17 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
         if name.startswith(("COLLAPSEWATCH_", "TORCHELASTIC_", "SLURM_")) or name in ("RANK", "WORLD_SIZE"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLLAPSEWATCH_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(autouse=True)
+def _no_run_left_open(_own_environment: None) -> Iterator[None]:
+    """A run that a test leaves open goes on sending, and logging, while others are tested."""
+    yield
+    left = list(open_runs)
+    for run in left:
+        with suppress(DeliveryError):
+            run.finish(0, state="finished")
+    assert not left, "the test left a run open"
 
 
 @pytest.fixture

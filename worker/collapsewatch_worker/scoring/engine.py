@@ -22,7 +22,14 @@ from transformers import PreTrainedModel
 
 from collapsewatch_worker.errors import BatchNotScorable
 from collapsewatch_worker.scoring.batching import Ints, filled_rows, packed_rows, padded
-from collapsewatch_worker.scoring.budget import MIN_TOKEN_BUDGET, TokenBudget, found_budget, keep_freed_memory
+from collapsewatch_worker.scoring.budget import (
+    MIN_TOKEN_BUDGET,
+    TOKENS_PER_TRIM,
+    TokenBudget,
+    found_budget,
+    keep_freed_memory,
+    return_freed_memory,
+)
 from collapsewatch_worker.scoring.causal_model import CausalModel, PromptState
 from collapsewatch_worker.scoring.own_tokens import TokenNote
 from collapsewatch_worker.scoring.prefix_tree import shared_segments
@@ -152,11 +159,17 @@ def _scored_pairs(
         longest_pair=max(map(len, columns_of)) + max(map(len, distinct)),
         max_logits=_max_logits(causal),
     )
-    if causal.device.type == "cpu":
+    on_cpu = causal.device.type == "cpu"
+    if on_cpu:
         keep_freed_memory()
+    num_tokens = 0
     for prompt, state in _encoded_prompts(work, list(columns_of)):
         for row, log_probs_T in _scored_rows(work, state):
             yield rows_of[distinct[row]], columns_of[prompt], log_probs_T
+            num_tokens += len(log_probs_T)
+        if on_cpu and num_tokens >= TOKENS_PER_TRIM:
+            return_freed_memory()
+            num_tokens = 0
 
 
 def _max_logits(causal: CausalModel) -> int:

@@ -64,7 +64,10 @@ function smoothingControl(view) {
       input: () => {
         setText(number, words(Number(input.value)));
         clearTimeout(timer);
-        timer = setTimeout(() => view.setStyle({ smoothing: Number(input.value) }), REST_MS);
+        timer = setTimeout(() => {
+          timer = null;
+          view.setStyle({ smoothing: Number(input.value) });
+        }, REST_MS);
       },
     },
   });
@@ -73,6 +76,8 @@ function smoothingControl(view) {
   return {
     root: el("label", { class: "tool" }, el("span", { text: "Smoothing" }), input, number),
     show() {
+      // What the hand has just chosen and the view does not know yet stays.
+      if (timer !== null) return;
       if (Number(input.value) !== view.smoothing) input.value = String(view.smoothing);
       setText(number, words(view.smoothing));
       input.setAttribute("aria-valuetext", words(view.smoothing));

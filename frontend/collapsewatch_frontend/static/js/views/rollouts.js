@@ -22,6 +22,8 @@ export function mountRollouts(host, { route, shell, navigate }) {
   const goTo = (change, { isPlace = false } = {}) => {
     if (isPlace) navigate(hrefOf(change));
     else window.location.replace(hrefOf(change));
+    // The browser tells of a new address later; the next key may come first and counts from here.
+    if (typeof change.index === "number") view.choice = { ...view.choice, ...change };
   };
   const page = buildPage(view, { goTo, hrefOf });
   host.replaceChildren(page.root);
