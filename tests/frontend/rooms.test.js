@@ -10,7 +10,7 @@ const code = (path) =>
     .replace(/\/\*[\s\S]*?\*\//g, "")
     .replace(/(^|\s)\/\/.*$/gm, "");
 const isView = (path) => path.startsWith("js/views/");
-const BOOT = ["js/theme-boot.js", "js/app.js", "js/shared_app.js", "js/live_worker.js"];
+const BOOT = ["js/theme-boot.js", "js/app.js", "js/first_asks.js", "js/shared_app.js", "js/live_worker.js"];
 
 function modulesWith(pattern) {
   return MODULES.filter((path) => pattern.test(code(path)));

@@ -92,9 +92,14 @@ def test_the_files_of_an_edition_are_asked_for_once(live: LiveServer) -> None:
 
 def test_the_page_names_all_its_modules_ahead(live: LiveServer) -> None:
     page = live.http.get("/").text
-    ahead = set(re.findall(r'<link rel="modulepreload" href="/static/v-[0-9a-f]{16}/([^"]+)"', page))
-    assert {"js/app.js", "js/views/run.js", "js/figures/lines.js"} <= ahead
-    assert not {"js/theme-boot.js", "js/shared_app.js", "js/live_worker.js"} & ahead
+    link = r'<link rel="modulepreload" fetchpriority="(high|low)" href="/static/v-[0-9a-f]{16}/([^"]+)"'
+    ahead = {path: priority for priority, path in re.findall(link, page)}
+    assert {"js/app.js", "js/views/run.js", "js/figures/lines.js"} <= set(ahead)
+    assert not {"js/theme-boot.js", "js/shared_app.js", "js/live_worker.js"} & set(ahead)
+    # What asks for the first answers is wanted before the screens.
+    assert ahead["js/first_asks.js"] == ahead["js/api.js"] == ahead["js/format.js"] == "high"
+    assert ahead["js/app.js"] == ahead["js/views/run.js"] == "low"
+    assert "first_asks" not in live.http.get("/s/0123456789abcdef0123456789abcdef").text.split("<body>")[0]
 
 
 def test_the_page_knows_the_newest_event(live: LiveServer) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 import zstandard
@@ -30,6 +31,7 @@ PLOTLY_VERSION = version("plotly")
 _PLOTLY_TOKEN = "__PLOTLY_VERSION__"  # noqa: S105 (a place in the page)
 _APP = "/static/js/app.js"
 _SHARED_APP = "/static/js/shared_app.js"
+_FIRST_ASKS = '<script type="module" async src="/static/js/first_asks.js"></script>'
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 12
@@ -80,19 +82,45 @@ def _edition_at(second: int) -> str:
 
 def page_html(*, app: str = _APP) -> str:
     """The page's document; its files go by the name of their edition, so browsers ask for each only once."""
+    return _page_of(app, page_edition())
+
+
+@lru_cache(maxsize=4)
+def _page_of(app: str, edition: str) -> str:
     html = (static_dir() / "index.html").read_text(encoding="utf-8").replace(_PLOTLY_TOKEN, PLOTLY_VERSION)
-    html = html.replace(_PRELOADS, _preloads() if app == _APP else "").replace(_APP, app)
-    return html.replace('="/static/', f'="/static/{page_edition()}/')
+    if app == _APP:
+        html = html.replace(_PRELOADS, _preloads())
+    else:
+        # What a link shows is told by the server first.
+        html = html.replace(_PRELOADS, "").replace(_FIRST_ASKS, "").replace(_APP, app)
+    return html.replace('="/static/', f'="/static/{edition}/')
 
 
 def _preloads() -> str:
     # Without these a browser learns of a module only when it has read the one that imports it.
-    paths = sorted(path.relative_to(static_dir()).as_posix() for path in (static_dir() / "js").rglob("*.js"))
-    wanted = (path for path in paths if path.split("/")[-1] not in _NOT_AHEAD)
-    return "\n    ".join(f'<link rel="modulepreload" href="/static/{path}" />' for path in wanted)
+    first = _imported(static_dir() / "js" / "first_asks.js", set())
+    rest = sorted(path for path in (static_dir() / "js").rglob("*.js") if path.name not in _NOT_AHEAD)
+    links = [_preload(path, "high") for path in sorted(first)]
+    links += [_preload(path, "low") for path in rest if path not in first]
+    return "\n    ".join(links)
+
+
+def _preload(path: Path, priority: str) -> str:
+    place = path.relative_to(static_dir()).as_posix()
+    return f'<link rel="modulepreload" fetchpriority="{priority}" href="/static/{place}" />'
+
+
+def _imported(path: Path, found: set[Path]) -> set[Path]:
+    """The module and all that it needs to run."""
+    if path not in found:
+        found.add(path)
+        for name in _IMPORT.findall(path.read_text(encoding="utf-8")):
+            _imported((path.parent / name).resolve(), found)
+    return found
 
 
 _PRELOADS = "<!-- modules -->"
+_IMPORT = re.compile(r'\bfrom "(\.[^"]+\.js)";')
 _NOT_AHEAD = {"theme-boot.js", "shared_app.js", "live_worker.js"}
 
 

@@ -18,7 +18,26 @@ export class ApiError extends Error {
   }
 }
 
-async function call(path, options = {}) {
+/** Answers that were asked for before their screen was there, by path; each is taken once. */
+const ahead = new Map();
+let isAhead = false;
+
+/** Answer of a path: what was asked for ahead, or what the server says now. */
+function call(path, options) {
+  if (options !== undefined) return fetchAnswer(path, options);
+  if (isAhead) {
+    const answer = fetchAnswer(path);
+    // Whoever needs it is told of the failure; until then nobody has to be.
+    answer.catch(() => {});
+    ahead.set(path, answer);
+    return answer;
+  }
+  const known = ahead.get(path);
+  ahead.delete(path);
+  return known ?? fetchAnswer(path);
+}
+
+async function fetchAnswer(path, options = {}) {
   const response = await fetch(PREFIX + path, { headers: { Accept: "application/json" }, ...options });
   if (response.ok) return response.status === 204 ? null : response.json();
   let error = {};
@@ -65,7 +84,7 @@ export const changeRun = (runId, about) => send("PATCH", `${runPath(runId)}/abou
 export const deleteRun = (runId) => call(runPath(runId), { method: "DELETE" });
 export const getProjects = async () => (await call("/projects")).projects;
 export const getMetricsInfo = async () => (await call("/metrics-info")).metrics;
-export const getRun = (runId) => takeAhead(runPath(runId)) ?? call(runPath(runId));
+export const getRun = (runId) => call(runPath(runId));
 export const getAlerts = async (runId) => (await call(`${runPath(runId)}/alerts`)).alerts;
 /** Jobs of one status (`dead`, `thinned`, …), the newest first. */
 export const getJobs = async (runId, status) =>
@@ -198,23 +217,26 @@ export const getShares = async (run = "") => (await call(`/shares${query({ run }
 export const createShare = (draft) => send("POST", "/shares", draft);
 export const revokeShare = (shareId) => call(`/shares/${encodeURIComponent(shareId)}`, { method: "DELETE" });
 
-/** Answers that were asked for before anybody needed them, by path. */
-const ahead = new Map();
+/** These questions, whose answers are kept for the screen that will ask them. */
+export const aheadApi = Object.fromEntries(
+  [
+    ...[getRun, getSeries, getTrajectory, getAlerts, getJobs, getStep, getMetricsInfo, getRunRows, getProjects],
+    ...[getComparison, getComparedSeries, getComparedPaths],
+  ].map((ask) => [ask.name, (...told) => askAhead(() => ask(...told))]),
+);
 
-/** Asks for the run before its screen is there, while the chart library still loads. */
-export function askAhead(runId) {
-  const path = runPath(runId);
-  const answer = call(path);
-  // Whoever needs it is told of the failure; until then nobody has to be.
-  answer.catch(() => {});
-  ahead.set(path, answer);
+function askAhead(ask) {
+  isAhead = true;
+  try {
+    return ask();
+  } finally {
+    isAhead = false;
+  }
 }
 
-/** The answer that was asked for ahead, once: what is asked again shall be new. */
-function takeAhead(path) {
-  const answer = ahead.get(path);
-  ahead.delete(path);
-  return answer;
+/** Drops what no screen has asked for: by now it may have changed. */
+export function forgetAhead() {
+  ahead.clear();
 }
 
 /** Id of the last event that the page knows of, by the server that sent it; null where it does not say. */

@@ -1,6 +1,6 @@
 /** Starts the page: one event stream, one screen at a time. */
 
-import { EventStream, askAhead, getAlert, getInbox, getMetricsInfo, getService } from "./api.js";
+import { EventStream, getAlert, getInbox, getMetricsInfo, getService } from "./api.js";
 import { isNews } from "./alerts.js";
 import { fetchPlotlyLater } from "./plotly_library.js";
 import { Refresher, attention, freshness } from "./refresh.js";
@@ -150,8 +150,6 @@ document.addEventListener("visibilitychange", noteAttention);
 noteAttention();
 
 window.addEventListener("hashchange", () => showScreen());
-const asked = parseRoute(window.location.hash);
-if (asked?.screen === "run") askAhead(asked.runId);
 try {
   metricsInfo = await getMetricsInfo();
 } catch (error) {

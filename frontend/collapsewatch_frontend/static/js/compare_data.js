@@ -1,6 +1,6 @@
 /** What the page knows of several runs, and how it is brought up to date. The network is handed in. */
 
-import { COMPARED, addedFigure, questions } from "./compare.js";
+import { COMPARED, MAX_RUNS, addedFigure, questions } from "./compare.js";
 import { BATCH, SCORED, TRAINER, chooseScope } from "./panels.js";
 
 const PLACES = [SCORED, BATCH, TRAINER];
@@ -23,6 +23,21 @@ const nothing = (axis) => ({
   groupPaths: [],
   unplaced: {},
 });
+
+/** What a route says of the comparison itself. */
+export const choiceOf = ({ scope, axis, groupBy, band, hidden, added, sort, settings }) => ({
+  scope,
+  axis,
+  groupBy,
+  band,
+  hidden,
+  added,
+  sort,
+  settings,
+});
+
+/** Of each series: more runs share the pixels of a figure. */
+const pointsFor = (numRuns) => (numRuns <= 4 ? 1000 : numRuns <= 10 ? 500 : 300);
 
 export class CompareData {
   #api;
@@ -52,6 +67,12 @@ export class CompareData {
     /** The series in full for the part of the axis that is in view; null while all of it is. */
     this.detail = null;
     this.#loadedFor = "";
+  }
+
+  /** What a page of this address shows. */
+  static of(api, route, listeners = {}) {
+    const runIds = route.runIds.slice(0, MAX_RUNS);
+    return new CompareData(api, runIds, choiceOf(route), { maxPoints: pointsFor(runIds.length), ...listeners });
   }
 
   /** The figures of the page: the usual ones, then those that a person added. */

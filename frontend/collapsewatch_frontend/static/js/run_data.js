@@ -4,7 +4,15 @@ import { alertsOnSteps } from "./alerts.js";
 import { EarlierAttempts } from "./attempt_data.js";
 import { resumeSteps } from "./attempts.js";
 import { gradientStep } from "./gradients.js";
-import { BATCH, SCORED, TRAINER, chooseScope, metricsOf, trainerMetrics } from "./panels.js";
+import {
+  BATCH,
+  MORE_PANELS,
+  SCORED,
+  TRAINER,
+  chooseScope,
+  metricsOf,
+  trainerMetrics,
+} from "./panels.js";
 import { ofScorer, scorerSpans, scorersOf } from "./scorers.js";
 import {
   isCutDown,
@@ -27,6 +35,9 @@ const ROOM = 2;
 
 /** Wishes that `RunData.load` serves; a number means "this step has news". */
 export const WISH = { all: "all", summary: "summary", alerts: "alerts" };
+
+/** Whether a figure stands among the measures that are folded away. */
+const isFolded = (id) => MORE_PANELS.some((panel) => panel.id === id);
 
 export class RunData {
   #api;
@@ -81,6 +92,18 @@ export class RunData {
     this.step = null;
     /** The step whose buckets the trainer's gradient norms belong to; null when it was not scored. */
     this.bucketStep = null;
+  }
+
+  /** What a page of this address shows. */
+  static of(api, route, listeners = {}) {
+    const { scope, scorer } = route;
+    const data = new RunData(api, route.runId, {
+      ...{ scope, scorer, range: route.view.range, withEarlier: true },
+      ...listeners,
+    });
+    data.showsEarlier = route.earlier !== "hidden";
+    data.showsMore = route.more || isFolded(route.chart);
+    return data;
   }
 
   /** Serves a set of wishes: everything, or only what the news touches. */

@@ -114,6 +114,17 @@ const OWN_GROUPS = {
 const CONFIG = "config.";
 
 /** The config key by which the view is grouped, which the server has to be asked for; else nothing. */
+/** Most lines that are listed. */
+export const MOST_RUNS = 2_000;
+
+/** What the server is asked for so that a view of the list can be shown. */
+export const questionOf = (view) => ({
+  project: view.project,
+  archived: view.archived,
+  groupBy: groupKey(view),
+  limit: MOST_RUNS,
+});
+
 export const groupKey = ({ group }) => (group.startsWith(CONFIG) ? group.slice(CONFIG.length) : "");
 
 /** `[{id, name}]`: by what the list can be grouped. */

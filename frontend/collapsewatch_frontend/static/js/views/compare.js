@@ -3,7 +3,7 @@
 import * as api from "../api.js";
 import { ChartView } from "../chart_view.js";
 import { MAX_RUNS, addedFigure, configRows } from "../compare.js";
-import { ALL, CompareData, newsOf } from "../compare_data.js";
+import { ALL, CompareData, choiceOf, newsOf } from "../compare_data.js";
 import { groupingKeys } from "../compare_table.js";
 import { plural } from "../format.js";
 import { runPlotlySoon } from "../plotly_library.js";
@@ -30,20 +30,15 @@ const FIRST_LOAD_MS = 300;
 const AGE_TICK_MS = 5_000;
 /** A zoom that goes on asks for nothing yet. */
 const ZOOM_REST_MS = 250;
-/** Of each series: more runs share the pixels of a figure. */
-const pointsFor = (numRuns) => (numRuns <= 4 ? 1000 : numRuns <= 10 ? 500 : 300);
 /** Many runs that go on would keep the page loading. */
 const delayFor = (numRuns) => (numRuns <= 4 ? 800 : 2500);
 
 export function mountCompare(host, { route, shell, metricsInfo, navigate }) {
   shell.setTitle("Compare", 0);
   if (route.runIds.length === 0) return mountPicker(host, navigate);
-  const runIds = route.runIds.slice(0, MAX_RUNS);
   const view = new ChartView(route.view);
-  const data = new CompareData(api, runIds, choiceOf(route), {
-    maxPoints: pointsFor(runIds.length),
-    onAsked: runPlotlySoon,
-  });
+  const data = CompareData.of(api, route, { onAsked: runPlotlySoon });
+  const { runIds } = data;
   const state = { data, view, emphasis: null, chart: route.chart, numGiven: route.runIds.length };
   const refresher = new Refresher(
     async (wishes) => {
@@ -108,18 +103,6 @@ export function mountCompare(host, { route, shell, metricsInfo, navigate }) {
     },
   };
 }
-
-/** What a route says of the comparison itself. */
-const choiceOf = ({ scope, axis, groupBy, band, hidden, added, sort, settings }) => ({
-  scope,
-  axis,
-  groupBy,
-  band,
-  hidden,
-  added,
-  sort,
-  settings,
-});
 
 function mountPicker(host, navigate) {
   const picker = runPicker({

@@ -4,7 +4,7 @@ import * as api from "../api.js";
 import { openAlerts, urgentCount } from "../alerts.js";
 import { ChartView } from "../chart_view.js";
 import { Clock } from "../clock.js";
-import { MORE_PANELS, scoredScopes } from "../panels.js";
+import { scoredScopes } from "../panels.js";
 import { runPlotlySoon } from "../plotly_library.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runHref } from "../routes.js";
@@ -29,16 +29,7 @@ const FIRST_LOAD_MS = 300;
 
 /** Mounts the screen; returns what the app calls on events, on reconnects and at the end. */
 export function mountRun(host, { route, shell, navigate, metricsInfo }) {
-  const data = new RunData(api, route.runId, {
-    scope: route.scope,
-    scorer: route.scorer,
-    range: route.view.range,
-    withEarlier: true,
-    onPart: () => show(),
-    onAsked: runPlotlySoon,
-  });
-  data.showsEarlier = route.earlier !== "hidden";
-  data.showsMore = route.more || isFolded(route.chart);
+  const data = RunData.of(api, route, { onPart: () => show(), onAsked: runPlotlySoon });
   const charts = new ChartView(route.view);
   charts.selected = route.step;
   const view = { data, siblings: [], ghost: null, ghostId: route.ghost, charts, against: route.against };
@@ -182,9 +173,6 @@ function keptAddress(hrefOf) {
     stop: () => clearTimeout(timer),
   };
 }
-
-/** Whether a figure stands among the measures that are folded away. */
-const isFolded = (id) => MORE_PANELS.some((panel) => panel.id === id);
 
 function buildPage({ view, goTo, metricsInfo, onView, onMore }) {
   const diagnostics = diagnosticsPart({ metricsInfo });

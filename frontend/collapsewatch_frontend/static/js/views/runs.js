@@ -4,7 +4,7 @@ import { getProjects, getRunRows, getSparklines } from "../api.js";
 import { urgentCount } from "../alerts.js";
 import { Refresher } from "../refresh.js";
 import { runsHref } from "../routes.js";
-import { groupKey, listLines, matchingRuns, mergedRows, sortedRuns } from "../runs_view.js";
+import { groupKey, listLines, matchingRuns, mergedRows, questionOf, sortedRuns } from "../runs_view.js";
 import { el } from "./dom.js";
 import { runsBar } from "./runs_bar.js";
 import { runsEmpty, runsProblem } from "./runs_empty.js";
@@ -14,7 +14,6 @@ import { runsTable } from "./runs_table.js";
 const AGE_TICK_MS = 5_000;
 /** The stream usually opens sooner and asks for the first load itself. */
 const FIRST_LOAD_MS = 300;
-const MOST_RUNS = 2_000;
 /** Of more runs at once the whole list is asked for. */
 const MOST_AT_ONCE = 100;
 const ALL = "every run";
@@ -78,10 +77,10 @@ const asksAnew = (before, after) =>
 
 async function load(state, wishes, { show, problem }) {
   const asked = state.view;
-  const choice = { project: asked.project, archived: asked.archived, groupBy: groupKey(asked) };
+  const { limit, ...choice } = questionOf(asked);
   const runIds = wishes.has(ALL) || wishes.size > MOST_AT_ONCE ? [] : [...wishes];
   const [answer, projects] = await Promise.all([
-    getRunRows({ ...choice, ...(runIds.length > 0 ? { runIds } : { limit: MOST_RUNS }) }),
+    getRunRows({ ...choice, ...(runIds.length > 0 ? { runIds } : { limit }) }),
     runIds.length > 0 ? state.projects : getProjects(),
   ]);
   // An answer to what is no longer asked must not be shown as one to what is.

@@ -1,0 +1,27 @@
+/** Asks for what the first screen shows, while the modules of all the screens still come. */
+
+import { aheadApi, forgetAhead } from "./api.js";
+import { CompareData } from "./compare_data.js";
+import { runPlotlySoon } from "./plotly_library.js";
+import { parseRoute } from "./routes.js";
+import { RunData, WISH } from "./run_data.js";
+import { questionOf } from "./runs_view.js";
+
+/** By then the screen has taken what it needs. */
+const FORGET_MS = 10_000;
+
+/** @type {Record<string, (route: any) => Promise<unknown> | undefined>} */
+const FIRST = {
+  runs: (route) => Promise.all([aheadApi.getRunRows(questionOf(route)), aheadApi.getProjects()]),
+  run: (route) => RunData.of(aheadApi, route, { onAsked: runPlotlySoon }).load(new Set([WISH.all])),
+  compare(route) {
+    if (route.runIds.length === 0) return undefined;
+    return CompareData.of(aheadApi, route, { onAsked: runPlotlySoon }).load(new Set(["all"]));
+  },
+};
+
+const route = parseRoute(window.location.hash);
+// The screen itself hears of what goes wrong, and says so.
+if (route !== null) FIRST[route.screen]?.(route)?.catch(() => {});
+aheadApi.getMetricsInfo().catch(() => {});
+setTimeout(forgetAhead, FORGET_MS);
