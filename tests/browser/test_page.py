@@ -283,3 +283,22 @@ def test_the_page_is_reachable_by_keyboard(page: Page, collapsed_run: str) -> No
             break
     page.keyboard.press("Enter")
     expect(page.get_by_test_id("run-name")).to_have_text("collapsing")
+
+
+def test_of_many_alerts_at_once_the_newest_stay_and_the_others_are_counted(page: Page) -> None:
+    page.goto("/")
+    show = """async () => {
+      const app = document.querySelector('script[src$="/js/app.js"]').src;
+      const { showToast } = await import(app.replace('app.js', 'views/toasts.js'));
+      for (let number = 1; number <= 7; number += 1) {
+        const alert = { alert_id: number, severity: 'warning', title: `Alert ${number}`, message: 'Words.' };
+        showToast({ ...alert, opened_step: 3 }, { runId: 'r', runName: 'r', onScreen: false });
+      }
+    }"""
+    page.evaluate(show)
+    toasts = page.get_by_test_id("toast")
+    expect(toasts).to_have_count(4)
+    expect(toasts.last).to_contain_text("Alert 7")
+    expect(page.get_by_test_id("toast-more")).to_have_text("3 earlier alerts in the inbox")
+    page.get_by_test_id("toast-more").get_by_role("link").click()
+    expect(page).to_have_url(re.compile(r"#/alerts$"))

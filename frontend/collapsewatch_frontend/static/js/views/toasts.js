@@ -1,7 +1,7 @@
 /** Alerts as they fire, wherever on the page a person is. */
 
 import { severityInfo, splitLead } from "../alerts.js";
-import { formatStep, isNumber } from "../format.js";
+import { formatStep, isNumber, plural } from "../format.js";
 import { alertHref, runHref } from "../routes.js";
 import { prose } from "./components.js";
 import { el } from "./dom.js";
@@ -50,8 +50,26 @@ export function showToast(alert, { runId, runName, onScreen }) {
     ),
   );
   host.append(toast);
-  while (host.childElementCount > MAX_TOASTS) host.firstElementChild.remove();
+  makeRoom(host);
   if (alert.severity === "info" || onScreen) setTimeout(() => expire(toast), SECONDS_ON_SCREEN * 1000);
+}
+
+/** The oldest make room for the newest; how many went is said, with the way to them. */
+function makeRoom(host) {
+  const shown = [...host.querySelectorAll("[data-testid=toast]")];
+  const gone = shown.slice(0, Math.max(0, shown.length - MAX_TOASTS));
+  for (const toast of gone) toast.remove();
+  if (gone.length === 0) return;
+  const known = host.querySelector("[data-testid=toast-more]");
+  const numGone = gone.length + Number(known?.dataset.num ?? 0);
+  known?.remove();
+  const more = el(
+    "div",
+    { class: "toast toast-note", role: "status", data: { testid: "toast-more", num: String(numGone) } },
+    el("a", { href: "#/alerts", text: `${plural(numGone, "earlier alert")} in the inbox` }),
+  );
+  host.prepend(more);
+  setTimeout(() => expire(more), SECONDS_ON_SCREEN * 1000);
 }
 
 /** A word on something that a person just did; it goes by itself. */
