@@ -4,6 +4,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from collapsewatch.demo.outcome import AlertOutcome, RunOutcome, outcome_json, outcome_table
+from collapsewatch.demo.service import in_step_order
 
 FILTERED = RunOutcome(
     variant="filtered",
@@ -46,6 +47,13 @@ def test_an_outcome_is_plain_json() -> None:
         ("warning", 25),
     ]
     assert document["first_alert_seconds"] == 71.9
+
+
+def test_an_alert_that_belongs_to_no_step_stands_before_the_others() -> None:
+    alerts = [
+        {"alert_id": number, "opened_step": step} for number, step in ((1, 30), (2, None), (3, 17), (4, 17))
+    ]
+    assert [alert["alert_id"] for alert in in_step_order(alerts)] == [2, 3, 4, 1]
 
 
 def test_the_table_sets_both_runs_side_by_side() -> None:

@@ -28,8 +28,8 @@ class AlertOutcome:
     rule: str
     severity: str
     status: str
-    step: int
-    """Step of the evaluation that raised it."""
+    step: int | None
+    """Step of the evaluation that raised it; none of one that belongs to no step, such as a stall."""
     title: str
     message: str
     seconds: float

@@ -108,6 +108,7 @@ class Scores:
                 continue
             self._told.add(alert["alert_id"])
             style = _SEVERITY_STYLES.get(alert["severity"], "")
-            when = f"{alert['severity']} at step {alert['opened_step']}"
+            step = alert["opened_step"]
+            when = alert["severity"] if step is None else f"{alert['severity']} at step {step}"
             told = f"{self._titles[variant]}: {when}: {alert['title']}"
             self._console.print(told, style=style, markup=False)

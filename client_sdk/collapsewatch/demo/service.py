@@ -124,9 +124,8 @@ class ServiceReader:
         return self._json(response)
 
     def alerts(self, run_id: str) -> list[dict[str, Any]]:
-        """The run's alerts, oldest first."""
-        alerts: list[dict[str, Any]] = self._json(self._client.get(f"/runs/{run_id}/alerts"))["alerts"]
-        return sorted(alerts, key=lambda alert: (alert["opened_step"], alert["alert_id"]))
+        """The run's alerts, by step; those that belong to none, such as a stall, come first."""
+        return in_step_order(self._json(self._client.get(f"/runs/{run_id}/alerts"))["alerts"])
 
     def series(self, run_id: str, scope: str, metrics: Sequence[str]) -> dict[str, list[float]]:
         """Values in step order by metric; a metric that the run does not have is left out."""
@@ -143,3 +142,11 @@ class ServiceReader:
         response.raise_for_status()
         answer: dict[str, Any] = response.json()
         return answer
+
+
+def in_step_order(alerts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Alerts by step, then as they were raised; those that belong to no step come first."""
+    return sorted(
+        alerts,
+        key=lambda alert: (-1 if alert["opened_step"] is None else alert["opened_step"], alert["alert_id"]),
+    )
