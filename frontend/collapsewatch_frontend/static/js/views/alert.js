@@ -124,7 +124,6 @@ function headPart({ reload }) {
       "nav",
       { class: "crumbs", "aria-label": "Breadcrumb" },
       el("a", { href: alertsHref(), text: "Alerts" }),
-      el("span", { "aria-hidden": "true", text: "/" }),
     ),
     el(
       "div",
