@@ -18,8 +18,8 @@ from collapsewatch.asking.app import app as reading_app
 
 # fmt: off
 _SERVER = (
-    "alembic", "apprise", "cryptography", "fastapi", "httpcore", "matplotlib", "numpy", "plotly",
-    "prometheus_client",
+    "alembic", "apprise", "argon2", "authlib", "cryptography", "fastapi", "httpcore", "itsdangerous",
+    "limits", "matplotlib", "numpy", "plotly", "prometheus_client",
     "psycopg", "pyarrow", "pydantic_settings", "redis", "sqlalchemy", "starlette", "tsdownsample", "uvicorn",
 )
 _WORKER = (

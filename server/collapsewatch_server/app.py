@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -40,6 +40,7 @@ from collapsewatch_server.routes import (
     run_admin,
     runs,
     service,
+    session,
     shared,
     shares,
     standing,
@@ -51,6 +52,7 @@ from collapsewatch_server.routes.pages import mount_page, plotly_bundle
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.web.compression import CompressionMiddleware
+from collapsewatch_server.web.guard import guard
 from collapsewatch_server.web.security import SecurityMiddleware
 
 log = logging.getLogger(__name__)
@@ -66,10 +68,11 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
         redoc_url=None,
         separate_input_output_schemas=False,
         redirect_slashes=False,
+        dependencies=[Depends(guard)],
     )
     app.state.services = services or build_services(settings)
     app.add_middleware(CompressionMiddleware)
-    app.add_middleware(SecurityMiddleware, any_host=settings.insecure)
+    app.add_middleware(SecurityMiddleware, any_host=settings.insecure or settings.needs_login)
     app.add_middleware(MeterMiddleware, meters=app.state.services.meters)
     for routes in (
         ingest,
@@ -81,6 +84,7 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
         rollouts,
         compare,
         service,
+        session,
         stream,
         jobs,
         alerts,

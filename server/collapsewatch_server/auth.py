@@ -31,6 +31,8 @@ class Purpose(StrEnum):
     """Trainers: open runs and send batches."""
     worker = "worker"
     """Workers: claim jobs and hand in results."""
+    read = "read"
+    """Programs that read what people would see, such as notebooks: of a project, or of all."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Caller:
     key_id: int
     purpose: Purpose
     project_id: int | None
-    """The only project the key may write to; any project when absent."""
+    """The only project the key is good for; any project when absent."""
 
     def may_write(self, project_id: int) -> None:
         """Comes back if the key is good for the project.
@@ -59,13 +61,21 @@ class Keyring:
         self._database = database
         self._noted_at: dict[int, float] = {}
 
-    def create(self, purpose: Purpose, *, project: str | None, label: str) -> str:
-        """A new key. It cannot be shown again: only its hash is stored."""
+    def create(
+        self, purpose: Purpose, *, project: str | None, label: str, seconds: float | None = None
+    ) -> str:
+        """A new key. It cannot be shown again: only its hash is stored.
+
+        Args:
+            seconds: how long it is good; for ever when absent.
+        """
         key = f"cw_{purpose}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        self.admit(key, purpose, project=project, label=label)
+        self.admit(key, purpose, project=project, label=label, seconds=seconds)
         return key
 
-    def admit(self, key: str, purpose: Purpose, *, project: str | None, label: str) -> None:
+    def admit(
+        self, key: str, purpose: Purpose, *, project: str | None, label: str, seconds: float | None = None
+    ) -> None:
         """Makes a key good that was chosen elsewhere."""
         with self._database.write_session() as session:
             project_id = None if project is None else runs.project_id(session, project)
@@ -76,6 +86,7 @@ class Keyring:
                 purpose=purpose,
                 label=label,
                 project_id=project_id,
+                expires_in=seconds,
             )
 
     def replace(self, purpose: Purpose, *, label: str) -> str:
@@ -103,11 +114,11 @@ class Keyring:
         found = self._find(key)
         return found is not None and found.purpose == purpose
 
-    def check(self, authorization: str | None, purpose: Purpose) -> Caller:
+    def check(self, authorization: str | None, *purposes: Purpose) -> Caller:
         """Whose key it is.
 
         Raises:
-            Unauthorised: no key, or one that is unknown or revoked.
+            Unauthorised: no key, or one that is unknown, revoked or too old.
             Forbidden: a key for another purpose.
         """
         scheme, _, key = (authorization or "").strip().partition(" ")
@@ -115,13 +126,12 @@ class Keyring:
             raise Unauthorised("this call needs a key: send the header `Authorization: Bearer <key>`")
         found = self._find(key.strip())
         if found is None:
-            raise Unauthorised("the key is unknown or was revoked")
-        if found.purpose != purpose:
-            raise Forbidden(
-                f"this call needs a key for `{purpose}`, and the given one is for `{found.purpose}`"
-            )
+            raise Unauthorised("the key is unknown, was revoked or has expired")
+        if found.purpose not in purposes:
+            wanted = " or ".join(f"`{purpose}`" for purpose in purposes)
+            raise Forbidden(f"this call needs a key for {wanted}, and the given one is for `{found.purpose}`")
         self._note_use(found)
-        return Caller(found.id, purpose, found.project_id)
+        return Caller(found.id, Purpose(found.purpose), found.project_id)
 
     def _note_use(self, key: ApiKey) -> None:
         now = time.time()

@@ -77,6 +77,10 @@ def _postgresql_now(element: now, compiler: SQLCompiler, **options: Any) -> str:
     return "(extract(epoch from clock_timestamp())::double precision)"
 
 
+class SeenSession(Session):
+    """A session whose queries `access.visible` narrows to what the request in hand can see."""
+
+
 class Database:
     """Hands out sessions; a service never sees which database is behind them."""
 
@@ -89,7 +93,7 @@ class Database:
     @contextmanager
     def read_session(self) -> Iterator[Session]:
         """A session that sees one state of the database and changes nothing."""
-        with Session(self._reader, expire_on_commit=False) as session:
+        with SeenSession(self._reader, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
@@ -102,7 +106,11 @@ class Database:
         Raises:
             WriterBusy: others have held the lock for too long.
         """
-        with self._writers_turn(), Session(self.engine, expire_on_commit=False) as session, session.begin():
+        with (
+            self._writers_turn(),
+            SeenSession(self.engine, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             if self._turns is None and (wait := _patience(_LOCK_MILLISECONDS)) < _LOCK_MILLISECONDS:
                 session.execute(text(f"SET LOCAL lock_timeout = {max(1, wait)}"))
             yield session

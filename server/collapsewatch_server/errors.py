@@ -73,6 +73,51 @@ class Forbidden(ServerError):
     code = "forbidden"
 
 
+class NoRule(ServerError):
+    """A route that is not in the table of who may call what."""
+
+    status_code = 403
+    code = "forbidden"
+
+
+class WrongCredentials(ServerError):
+    """Name or password are not right; which one is not said."""
+
+    status_code = 401
+    code = "wrong_credentials"
+
+
+class WeakPassword(ServerError):
+    status_code = 422
+    code = "weak_password"
+
+
+class AccountNotFound(ServerError):
+    status_code = 404
+    code = "account_not_found"
+
+    def __init__(self, account: str) -> None:
+        super().__init__(f"there is no account {account!r}")
+
+
+class AccountConflict(ServerError):
+    status_code = 409
+    code = "account_conflict"
+
+
+class InvitationEnded(ServerError):
+    status_code = 410
+    code = "invitation_ended"
+
+
+class ProjectNotFound(ServerError):
+    status_code = 404
+    code = "project_not_found"
+
+    def __init__(self, project: str) -> None:
+        super().__init__(f"there is no project {project!r}")
+
+
 class CrossSite(ServerError):
     status_code = 403
     code = "cross_site"

@@ -43,7 +43,10 @@ def serve(
         list[Path] | None, typer.Option(help="Folder from which checkpoints may be loaded; may be repeated.")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow an address that other machines can reach.")
+        bool, typer.Option("--insecure", help="Let everybody in, also from other machines.")
+    ] = False,
+    login: Annotated[
+        bool, typer.Option("--login", help="Have people sign in on this machine alone as well.")
     ] = False,
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = None,
 ) -> None:
@@ -59,6 +62,7 @@ def serve(
         worker_device=worker_device,
         checkpoint_roots=tuple(checkpoint_root) if checkpoint_root else None,
         insecure=True if insecure else None,
+        login=True if login else None,
         log_level=log_level.upper() if log_level else None,
     )
     configure_logging(settings.log_level)
@@ -82,13 +86,16 @@ def _serve_on(listening: socket.socket, settings: ServerSettings) -> None:
     services = _prepared(settings)
     url = url_of(listening)
     new_key = leave_credentials(settings.home, url, services.keyring)
-    server = PageServer(services, url, lambda: _announce(settings, url, new_key))
+    first = None
+    if settings.needs_login and services.people.needs_first():
+        first = f"{settings.public_url or url}/#/join/{services.people.first_link().token}"
+    server = PageServer(services, url, lambda: _announce(settings, url, new_key, first))
     asyncio.run(server.serve(sockets=[listening]))
     if not server.started:
         raise typer.Exit(1)
 
 
-def _announce(settings: ServerSettings, url: str, new_key: str | None) -> None:
+def _announce(settings: ServerSettings, url: str, new_key: str | None, first_link: str | None) -> None:
     worker = f"one, on {settings.worker_device}" if settings.embedded_worker else "none started here"
     lines = [
         f"collapsewatch {version('collapsewatch')}",
@@ -103,6 +110,13 @@ def _announce(settings: ServerSettings, url: str, new_key: str | None) -> None:
             "          for trainers; it is shown this once. Programs of this user on this machine",
             f"          find it in {settings.home / CREDENTIALS_FILE}",
         ]
+    if first_link is not None:
+        lines += [
+            f"  start   {first_link}",
+            "          makes whoever opens it first the operator of this service; good once, for a day",
+        ]
+    elif settings.needs_login:
+        lines.append("  login   people sign in; `collapsewatch accounts` helps who cannot")
     typer.echo("\n".join(lines))
 
 

@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 
 from collapsewatch.blobs import BlobStore, open_blob_store
+from collapsewatch_server.access.visible import narrow
+from collapsewatch_server.accounts.audit import Audit
+from collapsewatch_server.accounts.doorkeeper import Doorkeeper
+from collapsewatch_server.accounts.people import People
+from collapsewatch_server.accounts.sessions import Sessions
 from collapsewatch_server.alerting.desk import AlertDesk
 from collapsewatch_server.alerting.rules import RuleBook
 from collapsewatch_server.alerts.watch import Limits
@@ -10,7 +15,7 @@ from collapsewatch_server.auth import Keyring, Purpose
 from collapsewatch_server.backup.upgrades import back_up_before_upgrade
 from collapsewatch_server.curation.deletions import Deletions
 from collapsewatch_server.curation.desk import RunDesk
-from collapsewatch_server.db import Database
+from collapsewatch_server.db import Database, SeenSession
 from collapsewatch_server.events import EventHub, RedisBell
 from collapsewatch_server.inbox.standing import Standing
 from collapsewatch_server.ingest.batches import BatchIntake
@@ -50,6 +55,7 @@ from collapsewatch_server.sharing.desk import ShareDesk
 from collapsewatch_server.web.gate import IntakeGate, beat_gate, work_gate
 
 _BUSY_SECONDS = 15.0
+narrow(SeenSession)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,10 @@ class Services:
     """Wakes the claims that wait for a job."""
     bell: RedisBell | None
     keyring: Keyring
+    doorkeeper: Doorkeeper
+    people: People
+    sessions: Sessions
+    audit: Audit
     runs: RunIntake
     batches: BatchIntake
     scalars: ScalarIntake
@@ -172,6 +182,8 @@ def build_services(settings: ServerSettings) -> Services:
     channels, notifier = _channels(settings, database)
     desk = AlertDesk(database, ring)
     reading = Reading(database)
+    keyring = Keyring(database)
+    sessions = Sessions(database, seconds=settings.session_days * 86_400)
     sharing = ShareDesk(
         database,
         blobs,
@@ -189,7 +201,11 @@ def build_services(settings: ServerSettings) -> Services:
         hub=hub,
         claims=claims,
         bell=bell,
-        keyring=Keyring(database),
+        keyring=keyring,
+        doorkeeper=Doorkeeper(database, keyring, sessions, needs_login=settings.needs_login),
+        people=People(database),
+        sessions=sessions,
+        audit=Audit(database),
         runs=RunIntake(database, ring),
         batches=BatchIntake(database, blobs, feed, ring, admission),
         scalars=ScalarIntake(database, ring),

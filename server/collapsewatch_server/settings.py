@@ -36,11 +36,15 @@ class ServerSettings(BaseSettings):
     blob_url: str | None = None
     """Where the batches lie: `file:///path` or a folder; `blobs` in the home folder when absent."""
     host: str = "127.0.0.1"
-    """Address to listen on; one that other machines can reach needs `insecure`."""
+    """Address to listen on; at one that other machines can reach people have to sign in."""
     port: Annotated[int, Field(ge=0, le=65535)] = 7788
     """Port to listen on; 0 takes a free one and prints it."""
     insecure: bool = False
-    """Allow an address that other machines can reach, although reading needs no account yet."""
+    """Let everybody in who reaches the address, also from other machines."""
+    login: bool = False
+    """Have people sign in at an address of this machine alone as well, such as behind a proxy."""
+    session_days: Annotated[float, Field(gt=0, le=90)] = 14.0
+    """How long a browser stays signed in without being used."""
     worker_key: SecretStr | None = None
     """A worker key that is accepted besides those the server has made, for deployments that choose it."""
     max_request_bytes: Annotated[int, Field(gt=0)] = 64 * _MEBIBYTE
@@ -160,13 +164,15 @@ class ServerSettings(BaseSettings):
         return key
 
     @model_validator(mode="after")
-    def _stays_on_this_machine(self) -> Self:
-        if not self.insecure and not is_loopback(self.host):
-            raise ValueError(
-                f"{self.host!r} can be reached from other machines and reading needs no account yet; "
-                "pass --insecure (COLLAPSEWATCH_INSECURE=true) if only people you trust can reach it"
-            )
+    def _is_one_or_the_other(self) -> Self:
+        if self.insecure and self.login:
+            raise ValueError("either people sign in (login) or everybody is let in (insecure), not both")
         return self
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether people have to sign in, and programs that read need a key."""
+        return not self.insecure and (self.login or not is_loopback(self.host))
 
     @property
     def effective_database_url(self) -> str:

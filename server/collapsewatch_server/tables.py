@@ -59,8 +59,9 @@ class ApiKey(Base):
     purpose: Mapped[str]
     label: Mapped[str]
     project_id: Mapped[int | None] = mapped_column(ForeignKey("projects.id"))
-    """The only project it may write to; any project when absent."""
+    """The only project it is good for; any project when absent."""
     created_at: Mapped[float]
+    expires_at: Mapped[float | None]
     last_used_at: Mapped[float | None]
     revoked_at: Mapped[float | None]
 

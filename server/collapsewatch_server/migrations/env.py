@@ -2,9 +2,10 @@
 
 from alembic import context
 
+import collapsewatch_server.account_tables
 import collapsewatch_server.alert_tables  # (its tables are part of the schema)
 import collapsewatch_server.channel_tables  # (and these)
-import collapsewatch_server.share_tables  # noqa: F401 (and these)
+import collapsewatch_server.share_tables  # noqa: F401
 from collapsewatch_server.tables import Base
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import insert, now
@@ -10,7 +10,14 @@ from collapsewatch_server.tables import ApiKey, Project
 
 
 def add(
-    session: Session, *, prefix: str, key_hash: str, purpose: str, label: str, project_id: int | None
+    session: Session,
+    *,
+    prefix: str,
+    key_hash: str,
+    purpose: str,
+    label: str,
+    project_id: int | None,
+    expires_in: float | None = None,
 ) -> int:
     """Id of the key's row; the row that is there already when the very key is."""
     values = {
@@ -20,6 +27,7 @@ def add(
         "label": label,
         "project_id": project_id,
         "created_at": now(),
+        "expires_at": None if expires_in is None else now() + expires_in,
     }
     statement = insert(session, ApiKey).values(values).on_conflict_do_nothing(index_elements=["key_hash"])
     session.execute(statement)
@@ -27,8 +35,10 @@ def add(
 
 
 def with_prefix(session: Session, prefix: str) -> Sequence[ApiKey]:
-    """The keys, revoked ones left out, that begin with `prefix`: one, or by great chance more."""
-    return session.scalars(select(ApiKey).where(ApiKey.prefix == prefix, ApiKey.revoked_at.is_(None))).all()
+    """The keys that are still good and begin with `prefix`: one, or by great chance more."""
+    is_young = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now())
+    statement = select(ApiKey).where(ApiKey.prefix == prefix, ApiKey.revoked_at.is_(None), is_young)
+    return session.scalars(statement).all()
 
 
 def all_keys(session: Session) -> list[tuple[ApiKey, str | None]]:

@@ -118,3 +118,8 @@ def take_time(session: Session) -> None:
     """
     if is_postgresql(session):
         session.execute(text("SET LOCAL statement_timeout = 0"))
+
+
+def project_of(session: Session, run_id: str) -> int | None:
+    """The project of a run that is there."""
+    return session.scalar(select(Run.project_id).where(Run.run_id == run_id))

@@ -14,7 +14,6 @@ from collapsewatch_server.web.deps import (
     data_of,
     errors,
     request_body,
-    same_origin,
 )
 
 router = APIRouter(prefix="/api/v1/alert-rules", tags=["alerts"], responses=errors(*READ_ERRORS))
@@ -22,7 +21,6 @@ router = APIRouter(prefix="/api/v1/alert-rules", tags=["alerts"], responses=erro
 RuleId = Annotated[int, Path(ge=1, lt=2**63)]
 Rule = Annotated[RuleText, Depends(data_of(RuleText))]
 _SAVED = errors(400, 403, 408, 409, 413, 415, 429)
-_FROM_THE_PAGE = [Depends(same_origin)]
 
 
 @router.get("")
@@ -34,7 +32,6 @@ def list_rules(services: ServicesDep) -> alert_views.RuleList:
 @router.post(
     "",
     status_code=201,
-    dependencies=_FROM_THE_PAGE,
     responses=_SAVED,
     openapi_extra=request_body(RuleText),
 )
@@ -43,7 +40,7 @@ async def create_rule(services: ServicesDep, body: Rule) -> alert_views.RuleView
     return await run_in_threadpool(services.rules.create, body)
 
 
-@router.post("/preview", dependencies=_FROM_THE_PAGE, responses=_SAVED, openapi_extra=request_body(RuleText))
+@router.post("/preview", responses=_SAVED, openapi_extra=request_body(RuleText))
 async def preview_rule(services: ServicesDep, body: Rule) -> alert_views.RulePreview:
     """At which steps of the runs that are there the rule would have fired; nothing is saved."""
     return await run_in_threadpool(services.rules.preview, body)
@@ -55,7 +52,7 @@ def export_rules(services: ServicesDep) -> alert_views.RuleFile:
     return alert_views.RuleFile(toml=services.rules.export())
 
 
-@router.post("/import", dependencies=_FROM_THE_PAGE, responses=_SAVED, openapi_extra=request_body(RuleImport))
+@router.post("/import", responses=_SAVED, openapi_extra=request_body(RuleImport))
 async def import_rules(
     services: ServicesDep, body: Annotated[RuleImport, Depends(data_of(RuleImport))]
 ) -> alert_views.Imported:
@@ -69,9 +66,7 @@ def list_detectors(services: ServicesDep) -> alert_views.DetectorList:
     return services.rules.detectors()
 
 
-@router.put(
-    "/detectors", dependencies=_FROM_THE_PAGE, responses=_SAVED, openapi_extra=request_body(DetectorChoice)
-)
+@router.put("/detectors", responses=_SAVED, openapi_extra=request_body(DetectorChoice))
 async def set_detector(
     services: ServicesDep, body: Annotated[DetectorChoice, Depends(data_of(DetectorChoice))]
 ) -> alert_views.DetectorList:
@@ -80,7 +75,7 @@ async def set_detector(
     return await run_in_threadpool(services.rules.detectors)
 
 
-@router.delete("/detectors/{rule}", dependencies=_FROM_THE_PAGE, responses=errors(403))
+@router.delete("/detectors/{rule}", responses=errors(403))
 def forget_detector(
     rule: Annotated[str, Path(max_length=200, pattern=r"^[^\x00]+$")],
     services: ServicesDep,
@@ -90,13 +85,13 @@ def forget_detector(
     return alert_views.Removed(removed=services.rules.forget_detector(project or None, rule))
 
 
-@router.put("/{rule_id}", dependencies=_FROM_THE_PAGE, responses=_SAVED, openapi_extra=request_body(RuleText))
+@router.put("/{rule_id}", responses=_SAVED, openapi_extra=request_body(RuleText))
 async def change_rule(rule_id: RuleId, services: ServicesDep, body: Rule) -> alert_views.RuleView:
     """Changes a rule. What it holds open stays so, unless it is switched off or about something else now."""
     return await run_in_threadpool(services.rules.change, rule_id, body)
 
 
-@router.delete("/{rule_id}", dependencies=_FROM_THE_PAGE, responses=errors(403))
+@router.delete("/{rule_id}", responses=errors(403))
 def remove_rule(rule_id: RuleId, services: ServicesDep) -> alert_views.Removed:
     """Removes a rule; what it holds open is resolved, and its alerts stay as history."""
     services.rules.remove(rule_id)

@@ -16,7 +16,6 @@ from collapsewatch_server.web.deps import (
     data_of,
     errors,
     request_body,
-    same_origin,
 )
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"], responses=errors(*READ_ERRORS))
@@ -24,7 +23,6 @@ router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"], responses=errors(*R
 AlertId = Annotated[int, Path(ge=1, lt=2**63, description="Any alert of the item.")]
 Name = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
 _HANDLED = errors(400, 403, 408, 409, 413, 415, 429)
-_FROM_THE_PAGE = [Depends(same_origin)]
 
 
 @router.get("")
@@ -48,7 +46,6 @@ def list_alerts(
 
 @router.post(
     "/acknowledge",
-    dependencies=_FROM_THE_PAGE,
     responses=_HANDLED,
     openapi_extra=request_body(BulkHandling),
 )
@@ -77,7 +74,6 @@ def get_alert_traces(alert_id: AlertId, services: ServicesDep) -> trace_views.Al
 
 @router.post(
     "/{alert_id}/acknowledge",
-    dependencies=_FROM_THE_PAGE,
     responses=_HANDLED,
     openapi_extra=request_body(Handling),
 )
@@ -90,7 +86,6 @@ async def acknowledge_alert(
 
 @router.post(
     "/{alert_id}/snooze",
-    dependencies=_FROM_THE_PAGE,
     responses=_HANDLED,
     openapi_extra=request_body(Snoozing),
 )
@@ -103,7 +98,6 @@ async def snooze_alert(
 
 @router.post(
     "/{alert_id}/resolve",
-    dependencies=_FROM_THE_PAGE,
     responses=_HANDLED,
     openapi_extra=request_body(Handling),
 )
@@ -116,7 +110,6 @@ async def resolve_alert(
 
 @router.post(
     "/{alert_id}/reopen",
-    dependencies=_FROM_THE_PAGE,
     responses=_HANDLED,
     openapi_extra=request_body(Handling),
 )

@@ -1,9 +1,9 @@
 """The scoring jobs of a run, and another try for one that was laid aside."""
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from collapsewatch_server.reading.views import JobList, JobStatus, JobStatusView
-from collapsewatch_server.web.deps import READ_ERRORS, JobId, RunId, ServicesDep, errors, same_origin
+from collapsewatch_server.web.deps import READ_ERRORS, JobId, RunId, ServicesDep, errors
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], responses=errors(*READ_ERRORS))
 
@@ -14,9 +14,7 @@ def list_jobs(run_id: RunId, services: ServicesDep, status: JobStatus | None = N
     return services.reading.jobs(run_id, status)
 
 
-@router.post(
-    "/runs/{run_id}/jobs/{job_id}/retry", dependencies=[Depends(same_origin)], responses=errors(403, 409)
-)
+@router.post("/runs/{run_id}/jobs/{job_id}/retry", responses=errors(403, 409))
 def retry_job(run_id: RunId, job_id: JobId, services: ServicesDep) -> JobStatusView:
     """Queues a dead or thinned job again.
 

@@ -15,14 +15,12 @@ from collapsewatch_server.web.deps import (
     data_of,
     errors,
     request_body,
-    same_origin,
 )
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], responses=errors(*READ_ERRORS))
 
 Name = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
 Ids = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")]
-_FROM_THE_PAGE = [Depends(same_origin)]
 
 
 @router.get("/run-list")
@@ -56,7 +54,6 @@ def list_sparklines(
 
 @router.patch(
     "/runs/{run_id}/about",
-    dependencies=_FROM_THE_PAGE,
     responses=errors(400, 403, 408, 413, 415, 429),
     openapi_extra=request_body(RunAbout),
 )
@@ -70,7 +67,7 @@ async def change_run(
     return await run_in_threadpool(_change, services, run_id, body)
 
 
-@router.delete("/runs/{run_id}", dependencies=_FROM_THE_PAGE, responses=errors(403))
+@router.delete("/runs/{run_id}", responses=errors(403))
 def delete_run(run_id: RunId, services: ServicesDep) -> DeletedRun:
     """Deletes a run for good, with its rollouts, scores and alerts. Nobody can bring it back.
 

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -11,7 +10,7 @@ from pydantic import BaseModel
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
 from collapsewatch_server.auth import Caller, Purpose
-from collapsewatch_server.errors import CrossSite, ErrorBody, TooBusy
+from collapsewatch_server.errors import ErrorBody, TooBusy
 from collapsewatch_server.services import Services
 from collapsewatch_server.tables import Run
 from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, TINY_BODY_BYTES, read_model
@@ -216,28 +215,6 @@ def errors(*status_codes: int) -> dict[int | str, dict[str, Any]]:
     # Spelt out, because the event stream's own media type is not that of its errors.
     content = {"application/json": {"schema": _reference(ErrorBody)}}
     return {code: {"description": _ERRORS[code], "content": content} for code in status_codes}
-
-
-async def same_origin(request: Request) -> None:
-    """Comes back unless a page of another origin sent the request.
-
-    Browsers say where a request comes from and pages cannot make them lie; programs say nothing.
-
-    Raises:
-        CrossSite: it comes from elsewhere.
-    """
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    foreign = origin is not None and _netloc(origin) != request.headers.get("host")
-    if foreign or site not in ("same-origin", "none"):
-        raise CrossSite("a page of another origin may not change anything here")
-
-
-def _netloc(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:  # such as `http://[`
-        return None
 
 
 def _reference(model: type[BaseModel]) -> dict[str, str]:

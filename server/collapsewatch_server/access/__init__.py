@@ -1,0 +1,1 @@
+"""Who may do what: one table of rules for all routes, and what a caller can see at all."""

@@ -1,0 +1,1 @@
+"""People: their accounts, passwords, sessions and invitations, and what is noted of what they do."""
