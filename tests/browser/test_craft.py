@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.conftest import is_fault
 from tests.integration.service import Service
@@ -26,6 +26,9 @@ PAGES = {
     "settings": "#/settings",
     "channels": "#/settings/channels",
     "shares": "#/settings/shares",
+    "keys": "#/settings/keys",
+    "retention": "#/settings/retention",
+    "audit": "#/settings/audit",
     "nowhere": "#/nowhere",
 }
 
@@ -101,3 +104,13 @@ def test_every_page_is_fit_to_be_seen(
         if found:
             faults[name] = found
     assert faults == {}, json.dumps(faults, indent=1)
+
+
+def test_where_nobody_signs_in_nothing_of_it_is_there(page: Page) -> None:
+    page.goto("/#/settings")
+    expect(page.get_by_test_id("settings-page")).to_be_visible()
+    expect(page.get_by_test_id("me")).to_have_count(0)
+    tabs = page.get_by_role("navigation", name="Settings").get_by_role("link")
+    expect(tabs).to_have_text(
+        ["Workers and queue", "Alert channels", "Shared links", "Keys", "What is kept", "Audit"]
+    )

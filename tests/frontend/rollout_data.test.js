@@ -39,6 +39,7 @@ function network(answers = {}) {
       num_rollouts: 1,
       num_steps: 1,
       unreadable_steps: [],
+      num_removed_steps: 0,
     })),
   };
 }
@@ -154,6 +155,7 @@ const stretch = (num, next) => ({
   num_rollouts: 10,
   num_steps: 2,
   unreadable_steps: num === 0 ? [7] : [],
+  num_removed_steps: 3,
 });
 
 test("a search goes on until it has enough, and from there on when asked", async () => {
@@ -169,8 +171,8 @@ test("a search goes on until it has enough, and from there on when asked", async
   await data.show(choice);
   assert.equal(data.search.hits.length, ENOUGH_HITS);
   assert.deepEqual(data.search.next, { step: 3, index: 2 });
-  const { numSteps, numRollouts, unreadable, isRunning } = data.search;
-  assert.deepEqual([numSteps, numRollouts, unreadable, isRunning], [4, 20, 1, false]);
+  const { numSteps, numRollouts, unreadable, removed, isRunning } = data.search;
+  assert.deepEqual([numSteps, numRollouts, unreadable, removed, isRunning], [4, 20, 1, 6, false]);
   await data.searchOn(choice);
   assert.deepEqual([data.search.hits.length, data.search.next], [ENOUGH_HITS + 1, null]);
   const [, wanted] = api.asked.filter(([name]) => name === "search").at(-1);

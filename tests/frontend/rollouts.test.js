@@ -128,10 +128,11 @@ test("facts name what is known", () => {
 });
 
 test("a search says how far it has come and what it could not read", () => {
-  const state = { numHits: 3, numRollouts: 640, numSteps: 10, unreadable: 0, isDone: true, isRunning: false };
+  const state = { numHits: 3, numRollouts: 640, numSteps: 10, unreadable: 0, removed: 0, isDone: true, isRunning: false };
   assert.equal(searchWords(state), "3 of 640 rollouts in 10 steps have it.");
   assert.match(searchWords({ ...state, isRunning: true }), /^Searching: 3 of 640 rollouts .* so far …$/);
   assert.match(searchWords({ ...state, isDone: false, unreadable: 1 }), /Older steps .* 1 step could not/);
+  assert.match(searchWords({ ...state, removed: 7 }), /have it\. The text of 7 steps is no longer kept\.$/);
 });
 
 test("steps that were not read are no part of a phrase's line", () => {

@@ -4,9 +4,13 @@ import test from "node:test";
 import {
   alertHref,
   alertsHref,
+  auditPageHref,
   channelsHref,
   compareHref,
+  keysHref,
   parseRoute,
+  peopleHref,
+  retentionHref,
   rulesHref,
   runHref,
   runsHref,
@@ -102,4 +106,26 @@ test("rules and channels have an address each", () => {
   assert.deepEqual(parseRoute(rulesHref({ project: "sokoban" })), { screen: "rules", project: "sokoban" });
   assert.deepEqual(parseRoute(rulesHref()), { screen: "rules", project: "" });
   assert.deepEqual(parseRoute(channelsHref()), { screen: "channels" });
+});
+
+test("the places of people, keys and what is kept name their project in the address", () => {
+  const project = "my agent & co";
+  assert.deepEqual(parseRoute(peopleHref({ project })), { screen: "people", project });
+  assert.deepEqual(parseRoute(keysHref()), { screen: "keys", project: "" });
+  assert.deepEqual(parseRoute(retentionHref({ project })), { screen: "retention", project });
+  const action = "run.delete";
+  assert.deepEqual(parseRoute(auditPageHref({ project, action })), { screen: "audit", project, action });
+});
+
+test("whom another service did not sign in comes back with one word", () => {
+  assert.deepEqual(parseRoute("#/sign-in/refused"), { screen: "sign-in", reason: "refused" });
+  for (const hash of ["#/sign-in/", "#/sign-in/Two%20words", "#/sign-in/a/b", `#/sign-in/${"x".repeat(21)}`])
+    assert.deepEqual(parseRoute(hash), { screen: "unknown" });
+});
+
+test("a link to join by carries its token in the address alone", () => {
+  const token = "Zk3vXo0hQmWc1b9c0Yt7n2s8u4d6f1aP";
+  assert.deepEqual(parseRoute(`#/join/${token}`), { screen: "join", token });
+  for (const hash of ["#/join/", "#/join/short", `#/join/${token}/x`, `#/join/${token}%20`])
+    assert.equal(parseRoute(hash).screen, "unknown", hash);
 });

@@ -37,6 +37,10 @@ test("an empty list says what was looked for", () => {
   assert.equal(phraseFact(EVIDENCE), "No phrase of 4 words is shared by 8 prompts of 16.");
 });
 
+test("phrases that went with the text are not said to have been missing", () => {
+  assert.match(phraseFact({ ...EVIDENCE, phrases_removed: true }), /^The shared phrases were removed/);
+});
+
 test("the ratio is loaded with the batch's metrics, and 1 is marked", () => {
   assert.ok(metricsOf(BATCH).includes("compression_distance_ratio"));
   assert.equal(TEMPLATE_PANEL.references[0].value, 1);

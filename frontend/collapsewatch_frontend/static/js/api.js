@@ -1,5 +1,6 @@
 /** The network: REST and the event stream. */
 
+import { noteProjects } from "./access.js";
 import { LiveHub, SIGN_MS } from "./live_hub.js";
 import { liveWorld } from "./live_world.js";
 import { apiPrefix } from "./shared.js";
@@ -8,14 +9,22 @@ const PREFIX = apiPrefix();
 
 /** An answer of the server that is not a success. */
 export class ApiError extends Error {
-  /** `details`: `[{loc, message}]`, where a body was wrong. */
-  constructor(status, code, message, details = []) {
+  /** `details`: `[{loc, message}]`, where a body was wrong; `retryAfterSeconds`: null where nobody says. */
+  constructor(status, code, message, details = [], retryAfterSeconds = null) {
     super(message);
     this.name = "ApiError";
     this.status = status;
     this.code = code;
     this.details = details;
+    this.retryAfterSeconds = retryAfterSeconds;
   }
+}
+
+let tellSignedOut = () => {};
+
+/** Has `listener` called whenever the server no longer knows who uses the page. */
+export function onSignedOut(listener) {
+  tellSignedOut = listener;
 }
 
 /** Answers that were asked for before their screen was there, by path; each is taken once. */
@@ -23,10 +32,10 @@ const ahead = new Map();
 let isAhead = false;
 
 /** Answer of a path: what was asked for ahead, or what the server says now. */
-function call(path, options) {
-  if (options !== undefined) return fetchAnswer(path, options);
+function call(path, options = {}) {
+  if (options.method !== undefined) return fetchAnswer(path, options);
   if (isAhead) {
-    const answer = fetchAnswer(path);
+    const answer = fetchAnswer(path, options);
     // Whoever needs it is told of the failure; until then nobody has to be.
     answer.catch(() => {});
     ahead.set(path, answer);
@@ -34,10 +43,10 @@ function call(path, options) {
   }
   const known = ahead.get(path);
   ahead.delete(path);
-  return known ?? fetchAnswer(path);
+  return known ?? fetchAnswer(path, options);
 }
 
-async function fetchAnswer(path, options = {}) {
+async function fetchAnswer(path, options) {
   const response = await fetch(PREFIX + path, { headers: { Accept: "application/json" }, ...options });
   if (response.ok) return response.status === 204 ? null : response.json();
   let error = {};
@@ -47,7 +56,11 @@ async function fetchAnswer(path, options = {}) {
     // A proxy may answer with a page; the status says enough.
   }
   const message = error.message ?? response.statusText;
-  throw new ApiError(response.status, error.code ?? "http_error", message, error.details ?? []);
+  // A wrong password is refused with the same status, under a name of its own.
+  if (response.status === 401 && error.code === "unauthorised") tellSignedOut();
+  const wait = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+  const details = error.details ?? [];
+  throw new ApiError(response.status, error.code ?? "http_error", message, details, wait || null);
 }
 
 const send = (method, path, body) =>
@@ -82,7 +95,12 @@ export const getSparklines = async (runIds) =>
 /** `about`: `{name?, tags?, notes?, archived?}`. */
 export const changeRun = (runId, about) => send("PATCH", `${runPath(runId)}/about`, about);
 export const deleteRun = (runId) => call(runPath(runId), { method: "DELETE" });
-export const getProjects = async () => (await call("/projects")).projects;
+/** Projects with what may be done in them, which is noted on the way. */
+export async function getProjects() {
+  const { projects } = await call("/projects");
+  noteProjects(projects);
+  return projects;
+}
 export const getMetricsInfo = async () => (await call("/metrics-info")).metrics;
 export const getRun = (runId) => call(runPath(runId));
 export const getAlerts = async (runId) => (await call(`${runPath(runId)}/alerts`)).alerts;
@@ -206,6 +224,46 @@ export const testChannel = (channelId) => call(`${channelPath(channelId)}/test`,
 export const getDeliveries = (channelId, { before, limit = 20 } = {}) =>
   call(`${channelPath(channelId)}/deliveries${query({ before, limit })}`);
 
+/** Who is signed in: `{needs_login, name, is_operator, roles, provider}`. */
+export const getSession = () => call("/session", { cache: "no-store" });
+export const signIn = (name, password) => send("POST", "/session", { name, password });
+export const signOut = () => call("/session", { method: "DELETE" });
+/** What a link to join by is for; it stays good. */
+export const lookAtLink = (token) => send("POST", "/session/link", { token });
+export const join = (token, name, password) => send("POST", "/session/join", { token, name, password });
+export const acceptLink = (token) => send("POST", "/session/accept", { token });
+export const changePassword = (old, fresh) => send("POST", "/session/password", { old, new: fresh });
+/** Where somebody is sent whom another service signs in. */
+export const providerHref = () => `${PREFIX}/session/provider`;
+/** Where at that service somebody signs in who joins by a link. */
+export const joinByProvider = async (token) => (await send("POST", "/session/provider", { token })).url;
+
+export const getAccounts = async () => (await call("/accounts")).accounts;
+/** `change`: `{is_operator?, closed?}`. */
+export const changeAccount = (accountId, change) => send("PATCH", `/accounts/${accountId}`, change);
+export const resetAccount = (accountId) => call(`/accounts/${accountId}/reset`, { method: "POST" });
+
+/** Of a project by its number; of the whole service for null. */
+const placeOf = (projectId) => (projectId === null ? "" : `/projects/${projectId}`);
+const remove = (path) => call(path, { method: "DELETE" });
+
+export const getMembers = async (projectId) => (await call(`${placeOf(projectId)}/members`)).members;
+export const setMember = (projectId, accountId, role) =>
+  send("PUT", `${placeOf(projectId)}/members/${accountId}`, { role });
+export const removeMember = (projectId, accountId) => remove(`${placeOf(projectId)}/members/${accountId}`);
+export const getInvitations = async (projectId) =>
+  (await call(`${placeOf(projectId)}/invitations`)).invitations;
+export const createInvitation = (projectId, draft) => send("POST", `${placeOf(projectId)}/invitations`, draft);
+export const removeInvitation = (projectId, id) => remove(`${placeOf(projectId)}/invitations/${id}`);
+export const getKeys = async (projectId) => (await call(`${placeOf(projectId)}/keys`)).keys;
+export const createKey = (projectId, draft) => send("POST", `${placeOf(projectId)}/keys`, draft);
+export const revokeKey = (projectId, keyId) => remove(`${placeOf(projectId)}/keys/${keyId}`);
+export const getRetention = (projectId) => call(`${placeOf(projectId)}/retention`);
+export const setRetention = (projectId, choice) => send("PUT", `${placeOf(projectId)}/retention`, choice);
+/** A page of what was done: `{before_id, limit, project_id, action}`, all optional. */
+export const getAudit = (choice) => call(`/audit${query(choice)}`);
+export const auditHref = (choice) => `${PREFIX}/audit/export.csv${query(choice)}`;
+
 /** Address of a file to take away: `report.html`, `series.csv`, `series.parquet`, `chart.png` or `chart.svg`. */
 export const exportHref = (kind, choice) => `${PREFIX}/exports/${kind}${query(choice)}`;
 
@@ -221,6 +279,7 @@ export const revokeShare = (shareId) => call(`/shares/${encodeURIComponent(share
 export const aheadApi = Object.fromEntries(
   [
     ...[getRun, getSeries, getTrajectory, getAlerts, getJobs, getStep, getMetricsInfo, getRunRows, getProjects],
+    getSession,
     ...[getComparison, getComparedSeries, getComparedPaths],
   ].map((ask) => [ask.name, (...told) => askAhead(() => ask(...told))]),
 );

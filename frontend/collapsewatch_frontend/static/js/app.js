@@ -1,20 +1,36 @@
 /** Starts the page: one event stream, one screen at a time. */
 
-import { EventStream, getAlert, getInbox, getMetricsInfo, getService } from "./api.js";
+import {
+  EventStream,
+  getAlert,
+  getInbox,
+  getMetricsInfo,
+  getProjects,
+  getService,
+  getSession,
+  onSignedOut,
+} from "./api.js";
+import { noteSession } from "./access.js";
 import { isNews } from "./alerts.js";
 import { fetchPlotlyLater } from "./plotly_library.js";
 import { Refresher, attention, freshness } from "./refresh.js";
 import { parseRoute, runsHref } from "./routes.js";
 import { mountAlert } from "./views/alert.js";
 import { mountAlerts } from "./views/alerts.js";
+import { mountAudit } from "./views/audit.js";
 import { tellInBrowser } from "./views/browser_notices.js";
 import { mountChannels } from "./views/channels.js";
 import { mountCompare } from "./views/compare.js";
+import { admit, showEnded } from "./views/gate.js";
+import { mountKeys } from "./views/keys.js";
 import { notFound } from "./views/not_found.js";
+import { mountPeople } from "./views/people.js";
+import { mountRetention } from "./views/retention.js";
 import { mountRollouts } from "./views/rollouts.js";
 import { mountRun } from "./views/run.js";
 import { mountRuns } from "./views/runs.js";
 import { mountRules } from "./views/rules.js";
+import { onNews } from "./views/session_news.js";
 import { mountSettings } from "./views/settings.js";
 import { mountShares } from "./views/shares.js";
 import { createShell } from "./views/shell.js";
@@ -25,9 +41,18 @@ const NO_SCREEN = { follow: () => false, onOpen() {}, onEvent() {}, destroy() {}
 /** By then a page has what it shows. */
 const IDLE_MS = 3_000;
 const host = document.getElementById("main");
-const shell = createShell();
+const explained = getMetricsInfo().catch((error) => {
+  // Explanations are an aid; the numbers stand without them.
+  console.warn("explanations could not be loaded", error);
+  return {};
+});
+const session = await admit(host);
+noteSession(session);
+const shell = createShell(session);
 const connection = { connected: false, lostAtMs: Date.now(), everConnected: false };
-let metricsInfo = {};
+/** @type {Record<string, any>} */
+const metricsInfo = await explained;
+let isOver = false;
 let screen = NO_SCREEN;
 
 function mount(route) {
@@ -43,6 +68,10 @@ function mount(route) {
   if (route.screen === "channels") return mountChannels(host, { shell });
   if (route.screen === "shares") return mountShares(host, { shell });
   if (route.screen === "settings") return mountSettings(host, { shell });
+  if (route.screen === "people") return mountPeople(host, { route, shell, navigate: goTo });
+  if (route.screen === "keys") return mountKeys(host, { route, shell, navigate: goTo });
+  if (route.screen === "retention") return mountRetention(host, { route, shell, navigate: goTo });
+  if (route.screen === "audit") return mountAudit(host, { route, shell, navigate: goTo });
   host.replaceChildren(notFound("There is no such page."));
   shell.setTitle("Not found", 0);
   return NO_SCREEN;
@@ -54,7 +83,9 @@ function goTo(href) {
 
 function showScreen({ first = false } = {}) {
   const route = parseRoute(window.location.hash);
-  if (route === null || screen.follow(route)) return;
+  // The door looks at links to join by, before anything else is there.
+  if (route?.screen === "join") window.location.reload();
+  if (isOver || route === null || route.screen === "join" || screen.follow(route)) return;
   screen.destroy();
   screen = mount(route);
   shell.setScreen(route.screen);
@@ -117,7 +148,33 @@ const serviceWatch = new Refresher(async () => shell.setServiceAlerts((await get
     return "give up";
   },
 });
-setInterval(() => serviceWatch.request("service"), SERVICE_MS);
+const serviceTimer = setInterval(() => serviceWatch.request("service"), SERVICE_MS);
+
+/** What the session was is over: nothing of it stays on screen, and nothing more is asked for. */
+function end() {
+  if (isOver) return;
+  isOver = true;
+  stream.stop();
+  clearInterval(serviceTimer);
+  serviceWatch.stop();
+  openCount.stop();
+  screen.destroy();
+  screen = NO_SCREEN;
+  showEnded(host);
+}
+
+/** Asks who is signed in, where that may have changed while nobody told. */
+async function checkSession() {
+  try {
+    const latest = await getSession();
+    if (latest.needs_login && latest.name === null) end();
+    else if (latest.name !== session.name) window.location.reload();
+    else noteSession(latest);
+  } catch (error) {
+    // It is asked again when the stream comes back.
+    console.warn("the session could not be read", error);
+  }
+}
 
 function loadAll() {
   screen.onOpen();
@@ -138,6 +195,7 @@ const stream = new EventStream({
     connection.everConnected ||= connected;
     // What the service says of itself comes without events.
     if (connected) serviceWatch.requestNow("service");
+    if (session.needs_login && !isOver) checkSession();
     Object.assign(connection, { connected, lostAtMs });
     showLive();
   },
@@ -150,15 +208,17 @@ document.addEventListener("visibilitychange", noteAttention);
 noteAttention();
 
 window.addEventListener("hashchange", () => showScreen());
-try {
-  metricsInfo = await getMetricsInfo();
-} catch (error) {
-  // Explanations are an aid; the numbers stand without them.
-  console.warn("explanations could not be loaded", error);
+if (session.needs_login) {
+  onSignedOut(end);
+  onNews(checkSession);
+  // What may be done is known before the first screen, so that it shows no button for a moment only.
+  await getProjects().catch((error) => console.warn("the projects could not be read", error));
 }
-showScreen({ first: true });
-stream.start();
-// The stream tells all that happens from here on, so nothing has to wait for it.
-if (stream.knowsStart) loadAll();
+if (!isOver) {
+  showScreen({ first: true });
+  stream.start();
+  // The stream tells all that happens from here on, so nothing has to wait for it.
+  if (stream.knowsStart) loadAll();
+}
 // From the list it is one press to a run, whose charts need it.
 fetchPlotlyLater((task) => setTimeout(task, IDLE_MS));

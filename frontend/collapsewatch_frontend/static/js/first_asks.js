@@ -23,5 +23,6 @@ const FIRST = {
 const route = parseRoute(window.location.hash);
 // The screen itself hears of what goes wrong, and says so.
 if (route !== null) FIRST[route.screen]?.(route)?.catch(() => {});
+aheadApi.getSession().catch(() => {});
 aheadApi.getMetricsInfo().catch(() => {});
 setTimeout(forgetAhead, FORGET_MS);

@@ -7,7 +7,7 @@ export const ENOUGH_HITS = 50;
 const BUSY = 429;
 const NUM_TRIES = 6;
 const BUSY_MS = 1_000;
-const NO_SEARCH = { hits: [], next: null, numRollouts: 0, numSteps: 0, unreadable: 0, isRunning: false };
+const NO_SEARCH = { hits: [], next: null, numRollouts: 0, numSteps: 0, unreadable: 0, removed: 0, isRunning: false };
 
 /** A part of the screen: what was asked for by which key, and what came of it. */
 const part = () => ({ key: null, value: null, error: null, isLoading: false, isDue: false });
@@ -175,6 +175,7 @@ export class RolloutData {
         search.numRollouts += found.num_rollouts;
         search.numSteps += found.num_steps;
         search.unreadable += found.unreadable_steps.length;
+        search.removed += found.num_removed_steps;
         this.#onChange();
       } while (search.next !== null && search.hits.length < numHits);
     } catch (error) {

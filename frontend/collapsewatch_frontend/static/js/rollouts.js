@@ -152,9 +152,11 @@ export function tokensFact({ source, label, log_probs: values, num_left_out: lef
 }
 
 /** How far a search has come. */
-export function searchWords({ numHits, numRollouts, numSteps, unreadable, isDone, isRunning }) {
+export function searchWords({ numHits, numRollouts, numSteps, unreadable, removed, isDone, isRunning }) {
   const have = `${formatStep(numHits)} of ${plural(numRollouts, "rollout")} in ${plural(numSteps, "step")} ${numHits === 1 ? "has" : "have"} it`;
-  const missing = unreadable > 0 ? ` ${plural(unreadable, "step")} could not be read whole.` : "";
+  const broken = unreadable > 0 ? ` ${plural(unreadable, "step")} could not be read whole.` : "";
+  const gone = removed > 0 ? ` The text of ${plural(removed, "step")} is no longer kept.` : "";
+  const missing = broken + gone;
   if (isRunning) return `Searching: ${have} so far …${missing}`;
   return `${have}.${isDone ? "" : " Older steps are not searched yet."}${missing}`;
 }

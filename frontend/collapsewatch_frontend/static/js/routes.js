@@ -18,6 +18,15 @@ export function parseRoute(hash) {
   if (path === "/settings") return { screen: "settings" };
   if (path === "/settings/channels") return { screen: "channels" };
   if (path === "/settings/shares") return { screen: "shares" };
+  const place = /^\/settings\/(people|keys|retention|audit)$/.exec(path);
+  if (place !== null) {
+    const [project, action] = ["project", "action"].map((name) => params.get(name) ?? "");
+    return { screen: place[1], project, ...(place[1] === "audit" ? { action } : {}) };
+  }
+  const joining = /^\/join\/([A-Za-z0-9_-]{20,200})$/.exec(path);
+  if (joining !== null) return { screen: "join", token: joining[1] };
+  const refused = /^\/sign-in\/([a-z]{1,20})$/.exec(path);
+  if (refused !== null) return { screen: "sign-in", reason: refused[1] };
   if (path === "/alerts") return { screen: "alerts", filters: filtersOf(params) };
   if (path === "/alerts/rules") return { screen: "rules", project: params.get("project") ?? "" };
   const alert = /^\/alerts\/([1-9]\d{0,15})$/.exec(path);
@@ -136,6 +145,11 @@ export function rolloutsHref(runId, { step, index, attempt, group, order, mark, 
 export const settingsHref = () => "#/settings";
 export const sharesHref = () => "#/settings/shares";
 export const channelsHref = () => "#/settings/channels";
+export const peopleHref = ({ project = "" } = {}) => withQuery("/settings/people", { project });
+export const keysHref = ({ project = "" } = {}) => withQuery("/settings/keys", { project });
+export const retentionHref = ({ project = "" } = {}) => withQuery("/settings/retention", { project });
+export const auditPageHref = ({ project = "", action = "" } = {}) =>
+  withQuery("/settings/audit", { project, action });
 export const rulesHref = ({ project = "" } = {}) => withQuery("/alerts/rules", { project });
 export const alertHref = (alertId) => `#/alerts/${alertId}`;
 

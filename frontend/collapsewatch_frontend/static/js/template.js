@@ -17,5 +17,7 @@ export function templateFact(evidence, reason) {
 
 /** Said in place of an empty list. */
 export function phraseFact(evidence) {
+  if (evidence.phrases_removed)
+    return "The shared phrases were removed with the text, which the project keeps for some days only.";
   return `No phrase of ${plural(evidence.min_words, "word")} is shared by ${plural(evidence.min_prompts, "prompt")} of ${evidence.num_prompts}.`;
 }

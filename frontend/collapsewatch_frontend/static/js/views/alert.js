@@ -1,15 +1,16 @@
 /** Screen: one alert with its evidence and its history. */
 
+import { may } from "../access.js";
 import { getAlert, getChannels, getDeliveries } from "../api.js";
 import { itemDeliveries } from "../alert_detail.js";
 import { severityInfo } from "../alerts.js";
-import { commonActions, standingWords, alertStateInfo, itemStepWords } from "../inbox.js";
+import { standingWords, alertStateInfo, itemStepWords } from "../inbox.js";
 import { formatAge, humanise, plural } from "../format.js";
 import { Refresher } from "../refresh.js";
 import { alertsHref, runHref } from "../routes.js";
 import { alertMark, notice, prose, severityBadge } from "./components.js";
 import { el, rerender, setText } from "./dom.js";
-import { actionButtons } from "./handle_dialog.js";
+import { actionButtons, actionsOnAll } from "./handle_dialog.js";
 import { notFound } from "./not_found.js";
 import { evidencePart } from "./alert_evidence.js";
 import { figuresPart } from "./alert_figures.js";
@@ -70,6 +71,7 @@ export function mountAlert(host, { route, shell, metricsInfo }) {
 
 /** The history stands without what was sent, where that cannot be read. */
 async function deliveriesOf(detail) {
+  if (!may("channel.edit", detail.project)) return [];
   try {
     return await itemDeliveries({ getChannels, getDeliveries }, detail);
   } catch (error) {
@@ -150,7 +152,7 @@ function headPart({ reload }) {
       title.setAttribute("aria-label", `${severityInfo(detail.severity).name}: ${detail.title}`);
       rerender(badge, detail.severity, () => [severityBadge(detail.severity)]);
       showState(detail);
-      const choices = commonActions([detail]);
+      const choices = actionsOnAll([detail]);
       rerender(actions, JSON.stringify([detail.alert_id, choices.map(({ kind }) => kind)]), () =>
         actionButtons(
           choices.map(({ kind }) => ({ kind, items: () => [detail] })),

@@ -1,14 +1,15 @@
 /** Screen: the inbox of alerts. */
 
+import { may } from "../access.js";
 import { getInbox, getProjects, getRules } from "../api.js";
-import { PAGE_SIZE, commonActions, countsWords, isNarrowed, loadInbox, ruleChoices } from "../inbox.js";
+import { PAGE_SIZE, countsWords, isNarrowed, loadInbox, ruleChoices } from "../inbox.js";
 import { Refresher } from "../refresh.js";
 import { alertsHref, channelsHref, rulesHref } from "../routes.js";
 import { plural } from "../format.js";
 import { notice } from "./components.js";
 import { button } from "./forms.js";
 import { el, rerender, setText } from "./dom.js";
-import { actionButtons } from "./handle_dialog.js";
+import { actionButtons, actionsOnAll, mayHandle } from "./handle_dialog.js";
 import { inboxFilters } from "./inbox_filters.js";
 import { inboxList } from "./inbox_list.js";
 
@@ -150,7 +151,7 @@ function showPage(view, { filters, list, bar, sub, loading, empty, more, keys },
   });
   list.update(items);
   list.root.hidden = items.length === 0;
-  keys.hidden = items.length === 0;
+  keys.hidden = !items.some(mayHandle);
   more.hidden = !hasMore;
   bar.update();
   setText(sub, countsWords(counts));
@@ -169,7 +170,9 @@ function pageHead(sub) {
       "div",
       { class: "controls head-buttons" },
       el("a", { class: "button", href: rulesHref(), text: "Rules", data: { testid: "to-rules" } }),
-      el("a", { class: "button", href: channelsHref(), text: "Channels", data: { testid: "to-channels" } }),
+      may("channel.edit")
+        ? el("a", { class: "button", href: channelsHref(), text: "Channels", data: { testid: "to-channels" } })
+        : null,
     ),
   );
 }
@@ -181,7 +184,7 @@ function pickBar(view, { show, onDone }) {
   const actions = el("span", { class: "inbox-bulk" });
   all.addEventListener("change", () => {
     view.picked.clear();
-    if (all.checked) for (const item of view.page.items) view.picked.add(item.thread_id);
+    if (all.checked) for (const item of view.page.items.filter(mayHandle)) view.picked.add(item.thread_id);
     show();
   });
   const root = el(
@@ -195,16 +198,17 @@ function pickBar(view, { show, onDone }) {
     root,
     update() {
       const items = pickedItems();
-      root.hidden = view.page.items.length === 0;
-      all.checked = items.length > 0 && items.length === view.page.items.length;
+      const free = view.page.items.filter(mayHandle);
+      root.hidden = free.length === 0;
+      all.checked = items.length > 0 && items.length === free.length;
       all.indeterminate = items.length > 0 && !all.checked;
       setText(words, items.length === 0 ? "Select all" : `${plural(items.length, "alert")} selected`);
-      const choices = commonActions(items);
+      const choices = actionsOnAll(items);
       rerender(actions, JSON.stringify(choices.map(({ kind }) => kind)), () =>
         actionButtons(
           choices.map(({ kind }) => ({
             kind,
-            items: () => commonActions(pickedItems()).find((choice) => choice.kind === kind)?.items ?? [],
+            items: () => actionsOnAll(pickedItems()).find((choice) => choice.kind === kind)?.items ?? [],
           })),
           { onDone },
         ),
@@ -231,7 +235,10 @@ function emptyCard({ filters, page }) {
   }
   return emptyBox(
     "No alert has been opened yet. Runs are watched from their first scored steps on; see what is watched for, add rules of your own, or choose where you want to be told.",
-    [link(rulesHref(), "See the rules"), link(channelsHref(), "Set up a channel")],
+    [
+      link(rulesHref(), "See the rules"),
+      may("channel.edit") ? link(channelsHref(), "Set up a channel") : null,
+    ],
   );
 }
 

@@ -1,5 +1,6 @@
 /** The form of a channel. Address and secret are typed once; nothing shows them again. */
 
+import { may } from "../access.js";
 import { createChannel, updateChannel } from "../api.js";
 import { fieldErrors } from "../alert_rules.js";
 import { CHANGE_NAMES, EMPTY_CHANNEL, KINDS, changeOf, draftOf, formOfChannel } from "../channels.js";
@@ -15,7 +16,8 @@ const LEAST = [
 
 /** Opens the form for a new channel, or for one that is there; `onDone()` is called once it is saved. */
 export function openChannelDialog({ channel = null, projects, onDone }) {
-  const form = channel === null ? EMPTY_CHANNEL : formOfChannel(channel);
+  const first = may("channel.edit", null) ? "" : projects[0] ?? "";
+  const form = channel === null ? { ...EMPTY_CHANNEL, project: first } : formOfChannel(channel);
   const fields = channelFields({ form, projects, channel });
   openDialog({
     title: channel === null ? "Add a channel" : `Channel ${channel.name}`,
@@ -77,7 +79,7 @@ function channelControls(projects, own) {
     url: input("url", secretive),
     secret: input("secret", secretive),
     project: choice(
-      [{ id: "", name: "All projects, and the service" }, ...projectChoices(projects, own)],
+      projectChoices(projects, own),
       {},
     ),
     min_severity: choice(LEAST, { data: { testid: "channel-least" } }),
@@ -132,8 +134,12 @@ const labelsOf = (kept) => ({
   window_seconds: ["Window in seconds", ""],
 });
 
-const projectChoices = (projects, own) =>
-  (own === "" || projects.includes(own) ? projects : [...projects, own]).map((name) => ({ id: name, name }));
+/** A channel that hears of everything is for those who may look after it in all projects. */
+function projectChoices(projects, own) {
+  const all = may("channel.edit", null) ? [{ id: "", name: "All projects, and the service" }] : [];
+  const names = own === "" || projects.includes(own) ? projects : [...projects, own];
+  return [...all, ...names.map((name) => ({ id: name, name }))];
+}
 
 function kindBoxes(chosen) {
   const boxes = Object.entries(CHANGE_NAMES).map(([id, name]) => ({

@@ -1,14 +1,15 @@
 /** Screen: where people are told of alerts. Channels, and notifications of this browser. */
 
+import { may, whereMay } from "../access.js";
 import { getChannels, getProjects } from "../api.js";
 import { Refresher } from "../refresh.js";
-import { channelsHref, settingsHref, sharesHref } from "../routes.js";
 import { noticeSwitch } from "./browser_notices.js";
 import { channelCard } from "./channel_card.js";
 import { openChannelDialog } from "./channel_dialog.js";
 import { notice } from "./components.js";
 import { button } from "./forms.js";
 import { el, KeyedList } from "./dom.js";
+import { settingsTabs } from "./settings_tabs.js";
 
 const SLOW_MS = 5_000;
 /** The stream usually opens sooner and asks for the first load itself. */
@@ -24,8 +25,10 @@ export function mountChannels(host, { shell }) {
   shell.setTitle("Alert channels", 0);
   const refresher = new Refresher(
     async () => {
-      const [channels, projects] = await Promise.all([getChannels(), getProjects()]);
-      Object.assign(view, { channels, projects: projects.map(({ name }) => name) });
+      const projects = (await getProjects()).map(({ name }) => name);
+      // Whoever has none to look after chooses here what this browser tells.
+      const channels = may("channel.edit") ? await getChannels() : null;
+      Object.assign(view, { channels, projects });
       page.problem.replaceChildren();
       page.update(view);
     },
@@ -71,12 +74,12 @@ function buildPage({ view, notices, reload }) {
   );
   const cards = new KeyedList(list, {
     keyOf: (channel) => channel.channel_id,
-    create: () => channelCard({ projects: () => view.projects, reload }),
+    create: () => channelCard({ projects: () => whereMay("channel.edit", view.projects), reload }),
   });
   const add = button("Add a channel", {
     primary: true,
     data: { testid: "add-channel" },
-    on: { click: () => openChannelDialog({ projects: view.projects, onDone: reload }) },
+    on: { click: () => openChannelDialog({ projects: whereMay("channel.edit", view.projects), onDone: reload }) },
   });
   const body = el(
     "div",
@@ -110,33 +113,12 @@ function buildPage({ view, notices, reload }) {
     loading,
     update({ channels, projects }) {
       loading.hidden = true;
-      body.hidden = false;
+      notices.setProjects(projects);
+      body.hidden = channels === null;
+      if (channels === null) return;
       list.hidden = channels.length === 0;
       empty.hidden = channels.length > 0;
       cards.update(channels);
-      notices.setProjects(projects);
     },
   };
-}
-
-/** The parts of the settings, for both of their screens. */
-export function settingsTabs(current) {
-  const tab = (id, href, text) =>
-    el(
-      "a",
-      {
-        class: "tab",
-        href,
-        "aria-current": id === current ? "page" : null,
-        data: { testid: `settings-${id}` },
-      },
-      el("span", { text }),
-    );
-  return el(
-    "nav",
-    { class: "tabs", "aria-label": "Settings" },
-    tab("service", settingsHref(), "Workers and queue"),
-    tab("channels", channelsHref(), "Alert channels"),
-    tab("shares", sharesHref(), "Shared links"),
-  );
 }

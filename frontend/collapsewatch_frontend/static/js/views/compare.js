@@ -10,6 +10,7 @@ import { runPlotlySoon } from "../plotly_library.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runsHref } from "../routes.js";
 import { runStyle } from "../run_styles.js";
+import { mayInAll } from "../access.js";
 import { isShared } from "../shared.js";
 import { chartTools } from "./chart_tools.js";
 import { axisSwitch, compareLegend, comparisonControls } from "./compare_controls.js";
@@ -197,6 +198,7 @@ function buildPage({ state, change, metricsInfo, navigate }) {
   function showTable(styles = null) {
     const { runs, scope, choice, shown } = data;
     if (runs === null || runs.length === 0) return;
+    share.hidden = !mayInAll("run.share", runs.map(({ project }) => project));
     table.update({
       runs,
       scope,

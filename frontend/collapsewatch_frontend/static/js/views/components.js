@@ -47,6 +47,9 @@ export const workerMark = (state) => stateBadge(workerStateInfo(state), { testid
 export const alertMark = (info, state) => stateBadge(info, { testid: "alert-state", state });
 /** How a channel, or a message to one, stands. */
 export const channelMark = (info) => stateBadge(info, { testid: "channel-state" });
+export const keyMark = (info) => stateBadge(info, { testid: "key-state", state: info.id });
+/** What came of something that somebody did. */
+export const outcomeMark = (info) => stateBadge(info, { testid: "outcome" });
 
 /** Open alerts as counts per severity; nothing but a dash when there are none. */
 export function alertCounts(counts) {

@@ -1,10 +1,10 @@
 /** A figure with its title, newest value, explanation and place for the chart. */
 
+import { may } from "../access.js";
 import { Chart } from "../charts.js";
 import { csvText, fileName, figureTable } from "../figures/table.js";
 import { formatInterval, formatNumber, formatPercent, plotlyText, plural, shortName } from "../format.js";
 import { alertHref } from "../routes.js";
-import { isShared } from "../shared.js";
 import { el, rerender, setText } from "./dom.js";
 import { infoButton } from "./components.js";
 import { saveFile, saveText } from "./downloads.js";
@@ -128,6 +128,7 @@ function menuItems({ id, full, save, share }) {
     icon: "link",
     testid: "figure-share",
     run: () => openShareDialog(share()),
+    isFor: () => may("run.share", share().project),
   };
   return [
     { text: "Full screen", icon: "full", testid: "figure-full", run: full },
@@ -135,7 +136,7 @@ function menuItems({ id, full, save, share }) {
     { text: "Save as SVG", icon: "picture", testid: "figure-svg", run: () => save("svg") },
     { text: "Save numbers as CSV", icon: "table", testid: "figure-csv", run: () => save("csv") },
     { text: "Copy link", icon: "link", testid: "figure-link", run: () => copyLink(id) },
-    ...(share === null || isShared() ? [] : [shareItem]),
+    ...(share === null ? [] : [shareItem]),
   ];
 }
 

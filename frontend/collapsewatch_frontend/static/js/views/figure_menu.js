@@ -6,7 +6,7 @@ import { icon } from "./icons.js";
 let menuCount = 0;
 
 /**
- * A button that opens a menu; `items` are `{text, icon, testid, run}`. Arrow keys move in it, Escape closes it
+ * A button that opens a menu; `items` are `{text, icon, testid, run, isFor?}`. Arrow keys move in it, Escape closes it
  * and gives the focus back.
  */
 export function figureMenu(title, items) {
@@ -36,6 +36,7 @@ export function figureMenu(title, items) {
   };
   function open() {
     list.hidden = false;
+    items.forEach(({ isFor }, i) => (entries[i].hidden = isFor?.() === false));
     button.setAttribute("aria-expanded", "true");
     document.addEventListener("pointerdown", onOutside);
     entries.find((entry) => !entry.hidden)?.focus();

@@ -1,7 +1,13 @@
 /** What to do when no run has been pushed yet. */
 
+import { needsLogin } from "../access.js";
 import { codeSample } from "./components.js";
 import { el } from "./dom.js";
+
+const keyWords = () =>
+  needsLogin()
+    ? "made under Settings, Keys, to send"
+    : "shown once by `collapsewatch serve`; not needed on the same machine";
 
 /** The guide names this page's own address, so that the sample runs as it stands. */
 export function firstRunGuide(project) {
@@ -12,7 +18,7 @@ run = collapsewatch.init(
     project=${JSON.stringify(project || "my-agent")},
     name="grpo-1",
     url="${address}",
-    api_key="…",  # shown once by \`collapsewatch serve\`; not needed on the same machine
+    api_key="…",  # ${keyWords()}
 )
 for step in range(num_steps):
     ...  # sample, score, update

@@ -1,8 +1,17 @@
 /** Asks for what an action on alerts needs: a note, a name, the end of a snooze. */
 
+import { may, needsLogin, whoAmI } from "../access.js";
 import { handleAlert } from "../api.js";
 import { plural } from "../format.js";
-import { ACTIONS, MOST_SNOOZE_HOURS, handleItems, outcomeWords, snoozeSeconds } from "../inbox.js";
+import {
+  ACTIONS,
+  MOST_SNOOZE_HOURS,
+  allowedActions,
+  commonActions,
+  handleItems,
+  outcomeWords,
+  snoozeSeconds,
+} from "../inbox.js";
 import { button, field, openDialog } from "./forms.js";
 import { el } from "./dom.js";
 import { keepPersonName, personName } from "./person.js";
@@ -13,6 +22,15 @@ const SNOOZES = [
   { id: "tomorrow", name: "Until tomorrow, 8:00" },
   { id: "own", name: "Own time" },
 ];
+
+/** Whether whoever looks at an alert may do something about it. */
+export const mayHandle = (item) => may("alert.handle", item.project);
+
+/** What may be done to an alert, where it stands and by whoever looks at it. */
+export const actionsOn = (item) => (mayHandle(item) ? allowedActions(item) : []);
+
+/** The same for several, each with those that it is about. */
+export const actionsOnAll = (items) => commonActions(items.filter(mayHandle));
 
 /** Opens the dialog for the items; `onDone(words)` is called with what came of it. */
 export function openHandleDialog({ kind, items, onDone }) {
@@ -34,7 +52,9 @@ export function openHandleDialog({ kind, items, onDone }) {
   });
   const noteInput = note.root.querySelector("textarea");
   const nameInput = who.root.querySelector("input");
-  nameInput.value = personName();
+  // Who signed in has a name, which the others read.
+  nameInput.value = needsLogin() ? whoAmI().name : personName();
+  who.root.hidden = needsLogin();
   const snooze = kind === "snooze" ? snoozeChoice() : null;
   // Enter sends from the note as it does from every other field; a new line takes Shift.
   noteInput.addEventListener("keydown", (event) => {
@@ -55,7 +75,7 @@ export function openHandleDialog({ kind, items, onDone }) {
         return false;
       }
       const by = nameInput.value.trim();
-      keepPersonName(by);
+      if (!needsLogin()) keepPersonName(by);
       const body = { by, note: noteInput.value.trim(), ...(seconds === undefined ? {} : { seconds }) };
       onDone(outcomeWords(kind, await handleItems(handleAlert, items, kind, body)));
       return true;

@@ -2,11 +2,11 @@
 
 import { splitLead } from "../alerts.js";
 import { formatAge, humanise, plural } from "../format.js";
-import { allowedActions, alertStateInfo, isOwnRule, itemStepWords, standingWords } from "../inbox.js";
+import { alertStateInfo, isOwnRule, itemStepWords, standingWords } from "../inbox.js";
 import { alertHref, runHref } from "../routes.js";
 import { alertMark, prose, severityBadge } from "./components.js";
 import { el, KeyedList, rerender, setText } from "./dom.js";
-import { actionButtons, openHandleDialog } from "./handle_dialog.js";
+import { actionButtons, actionsOn, mayHandle, openHandleDialog } from "./handle_dialog.js";
 
 /** `picked` is the set of thread ids that are ticked; `onPick` and `onDone` tell of news. */
 export function inboxList({ picked, onPick, onDone }) {
@@ -70,18 +70,20 @@ function createCard(item, { picked, onPick, onDone }) {
     root,
     tick: () => showTime(parts, shown),
     pick() {
+      if (!mayHandle(shown)) return;
       box.checked = !box.checked;
       setPicked();
     },
     act(kind) {
-      if (allowedActions(shown).includes(kind)) openHandleDialog({ kind, items: [shown], onDone });
+      if (actionsOn(shown).includes(kind)) openHandleDialog({ kind, items: [shown], onDone });
     },
     update(latest) {
       shown = latest;
       box.checked = picked.has(latest.thread_id);
       showItem(parts, latest);
       showTime(parts, latest);
-      const allowed = allowedActions(latest);
+      const allowed = actionsOn(latest);
+      parts.pick.hidden = !mayHandle(latest);
       rerender(parts.actions, allowed.join(" "), () =>
         actionButtons(
           allowed.map((kind) => ({ kind, items: () => [shown] })),
@@ -94,6 +96,7 @@ function createCard(item, { picked, onPick, onDone }) {
 
 function cardParts(item) {
   const parts = {
+    pick: el("label", { class: "pick" }),
     box: el("input", { type: "checkbox", data: { testid: "inbox-pick" } }),
     badge: el("span"),
     title: el("a", { class: "inbox-title", data: { testid: "inbox-title" } }),
@@ -103,12 +106,13 @@ function cardParts(item) {
     standing: el("p", { class: "inbox-standing", data: { testid: "inbox-standing" } }),
     actions: el("div", { class: "inbox-actions" }),
   };
-  const { box, badge, title, age, meta, lead, standing, actions } = parts;
+  const { pick, box, badge, title, age, meta, lead, standing, actions } = parts;
+  pick.append(box);
   const head = el("div", { class: "alert-head" }, badge, title, age);
   const root = el(
     "li",
     { data: { testid: "inbox-item", alertId: item.alert_id } },
-    el("label", { class: "pick" }, box),
+    el("span", {}, pick),
     el("div", { class: "inbox-main" }, head, meta, lead, standing),
     actions,
   );

@@ -83,6 +83,7 @@ const searchSaid = (search) =>
     // A step that was looked through in part counts too.
     numSteps: search.numSteps + ((search.next?.index ?? 0) > 0 ? 1 : 0),
     unreadable: search.unreadable,
+    removed: search.removed,
     isDone: search.next === null,
     isRunning: search.isRunning,
   });

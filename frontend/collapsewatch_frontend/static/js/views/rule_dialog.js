@@ -1,5 +1,6 @@
 /** The form of a rule, which tells at which steps of the runs that are there it would have fired. */
 
+import { may } from "../access.js";
 import { previewRule } from "../api.js";
 import {
   EMPTY_RULE,
@@ -27,7 +28,8 @@ const MAX_EPISODES = 12;
 
 /** `save(rule)` stores it; `onDone()` is called once it is. */
 export function openRuleDialog({ title, rule = null, projects, metricsInfo, save, onDone }) {
-  const fields = ruleFields({ form: rule === null ? EMPTY_RULE : formOf(rule), projects, metricsInfo });
+  const form = rule === null ? { ...EMPTY_RULE, project: firstProject(projects) } : formOf(rule);
+  const fields = ruleFields({ form, projects, metricsInfo });
   const preview = previewPart(fields);
   openDialog({
     title,
@@ -73,7 +75,7 @@ function ruleControls(projects, own) {
     threshold: number("threshold"),
     for_evaluations: number("for_evaluations"),
     severity: choice(SEVERITY_CHOICES, { data: { testid: "rule-severity" } }),
-    project: choice([{ id: "", name: "All projects" }, ...projectChoices(projects, own)], {}),
+    project: choice(projectChoices(projects, own), {}),
     tag: text("tag"),
     run: text("run"),
   };
@@ -112,9 +114,13 @@ function ruleFields({ form, projects, metricsInfo }) {
   };
 }
 
+/** A rule for all projects is for those who may change it in all. */
+const firstProject = (projects) => (may("rule.edit", null) ? "" : projects[0] ?? "");
+
 function projectChoices(projects, own) {
   const names = own === "" || projects.includes(own) ? projects : [...projects, own];
-  return names.map((name) => ({ id: name, name }));
+  const all = own === "" || may("rule.edit", null) ? [{ id: "", name: "All projects" }] : [];
+  return [...all, ...names.map((name) => ({ id: name, name }))];
 }
 
 function previewPart(fields) {

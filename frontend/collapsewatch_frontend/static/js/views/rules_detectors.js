@@ -1,5 +1,6 @@
 /** The rules that come with the program: what they need, how rare false alarms are, and what a project makes of them. */
 
+import { may } from "../access.js";
 import { forgetDetector, setDetector } from "../api.js";
 import { SEVERITIES } from "../alerts.js";
 import { groupDetectors, rateLines, settingIn, severityWords, totalWords } from "../alert_rules.js";
@@ -110,6 +111,7 @@ function detectorCard(detector, { project, save, titleOf }) {
       on: { change: (event) => set({ severity: event.target.value || null }) },
     },
   );
+  const isAllowed = may("rule.edit", project === "" ? null : project);
   const isOwnHere = setting.from === (project === "" ? "everywhere" : "project");
   const forget = isOwnHere
     ? button(project === "" ? "As it comes" : "As in every project", {
@@ -118,6 +120,7 @@ function detectorCard(detector, { project, save, titleOf }) {
         on: { click: () => save(() => forgetDetector(detector.rule, project)) },
       })
     : null;
+  const controls = isAllowed ? [on.root, severity, forget] : el("span", { text: setting.enabled ? "On" : "Off" });
   return el(
     "li",
     {
@@ -128,7 +131,7 @@ function detectorCard(detector, { project, save, titleOf }) {
       "div",
       { class: "alert-head" },
       el("strong", { text: detector.title }),
-      el("span", { class: "rule-end" }, on.root, severity, forget),
+      el("span", { class: "rule-end" }, controls),
     ),
     el("p", { class: "rule-words" }, prose(detector.condition)),
     el("p", { class: "faint" }, factsOf(detector, { setting, project, titleOf })),

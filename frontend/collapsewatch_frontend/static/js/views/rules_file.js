@@ -1,5 +1,6 @@
 /** Rules as a TOML file: out, and in with every fault at its line. */
 
+import { may } from "../access.js";
 import { exportRules, importRules } from "../api.js";
 import { fileErrors, importWords, lineSpan } from "../alert_rules.js";
 import { button } from "./forms.js";
@@ -67,10 +68,10 @@ export function ruleFilePart({ reload }) {
     el(
       "div",
       { class: "controls" },
-      button("Import", { primary: true, data: { testid: "import-rules" }, on: { click: take } }),
+      may("rule.edit") ? button("Import", { primary: true, data: { testid: "import-rules" }, on: { click: take } }) : null,
       button("Export", { data: { testid: "export-rules" }, on: { click: give } }),
       button("Save as a file", { on: { click: () => saveFile(said) } }),
-      fileChooser(text, said),
+      may("rule.edit") ? fileChooser(text, said) : null,
     ),
     said,
     errors,

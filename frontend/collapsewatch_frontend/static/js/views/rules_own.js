@@ -1,5 +1,6 @@
 /** Rules of one's own: the list, and the form with its preview on runs that are there. */
 
+import { may, whereMay } from "../access.js";
 import { changeRule, createRule, removeRule } from "../api.js";
 import { aboutWords, formOf, ruleOf, ruleWords } from "../alert_rules.js";
 import { plural } from "../format.js";
@@ -32,7 +33,7 @@ export function ownRulesPart({ metricsInfo, reload }) {
       click: () =>
         openRuleDialog({
           title: "New rule",
-          projects: current.projects,
+          projects: whereMay("rule.edit", current.projects),
           metricsInfo,
           save: createRule,
           onDone: reload,
@@ -56,6 +57,7 @@ export function ownRulesPart({ metricsInfo, reload }) {
     root,
     update(view) {
       current = view;
+      add.hidden = !may("rule.edit");
       list.hidden = view.rules.length === 0;
       empty.hidden = view.rules.length > 0;
       cards.update(view.rules);
@@ -79,7 +81,7 @@ function createCard({ view, metricsInfo, reload, say }) {
     openRuleDialog({
       title: `Rule ${shown.name}`,
       rule: shown,
-      projects: view().projects,
+      projects: whereMay("rule.edit", view().projects),
       metricsInfo,
       save: (rule) => changeRule(shown.rule_id, rule),
       onDone: reload,
@@ -96,10 +98,14 @@ function createCard({ view, metricsInfo, reload, say }) {
     root: parts.root,
     update(rule) {
       shown = rule;
+      parts.end.hidden = !mayChange(rule);
       showRule(parts, rule);
     },
   };
 }
+
+/** A rule of one run is its project's, which the server knows. */
+const mayChange = ({ project, run }) => may("rule.edit", project ?? (run ? undefined : null));
 
 function cardParts() {
   const name = el("strong");

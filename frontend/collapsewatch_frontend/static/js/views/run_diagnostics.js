@@ -37,8 +37,8 @@ export function diagnosticsPart({ metricsInfo }) {
       const { data } = view;
       const { summary } = data;
       backlog.update(data);
-      dead.update(data.runId, data.deadJobs, summary.jobs?.dead ?? 0);
-      thinned.update(data.runId, data.thinnedJobs, summary.jobs?.thinned ?? 0);
+      dead.update(summary, data.deadJobs, summary.jobs?.dead ?? 0);
+      thinned.update(summary, data.thinnedJobs, summary.jobs?.thinned ?? 0);
       template.update(view);
       const reasons = Object.entries({ ...data.step?.evaluation?.absent, ...summary.absent });
       absentCard.show(

@@ -1,5 +1,6 @@
 /** Asks for what people say of a run, and before one is deleted. */
 
+import { may } from "../access.js";
 import { changeRun, deleteRun } from "../api.js";
 import { fieldErrors } from "../alert_rules.js";
 import { plural } from "../format.js";
@@ -73,16 +74,18 @@ function moreButtons(run, { onDone }) {
       data: { testid: "archive-run" },
       on: { click: archive },
     }),
-    button("Delete…", {
-      small: true,
-      data: { testid: "delete-run" },
-      on: {
-        click: (event) => {
-          close(event);
-          askToDelete([run], { onDone });
-        },
-      },
-    }),
+    may("run.delete", run.project)
+      ? button("Delete…", {
+          small: true,
+          data: { testid: "delete-run" },
+          on: {
+            click: (event) => {
+              close(event);
+              askToDelete([run], { onDone });
+            },
+          },
+        })
+      : null,
   ];
 }
 

@@ -1,5 +1,6 @@
 /** Top of a run's page: which run, is it alive, who scored it, what to compare it with. */
 
+import { may } from "../access.js";
 import { backlogHeadline, queueWords } from "../backlog.js";
 import { formatAge, formatStep } from "../format.js";
 import { rolloutsHref, runsHref } from "../routes.js";
@@ -68,6 +69,7 @@ export function headPart({ onScope, onScorer, onGhost, onEarlier, onBacklog, sco
     update({ data, siblings, ghostId }) {
       const { summary } = data;
       shown = summary;
+      share.hidden = !may("run.share", summary.project);
       files.update([summary.run_id], data.scope);
       rerender(crumbs, summary.project, () => [
         el("a", { href: runsHref(), text: "Runs" }),

@@ -1,5 +1,6 @@
 /** Batches that were not scored, with what happened and a way to have them scored after all. */
 
+import { may } from "../access.js";
 import { retryJob } from "../api.js";
 import { formatAge, formatStep, plural, shortName } from "../format.js";
 import { el, KeyedList, setAttribute, setText } from "./dom.js";
@@ -29,21 +30,23 @@ export function jobsPart({ id, label, title, note }) {
     rest,
   );
   let runId = "";
+  let isAllowed = false;
   let known = [];
   all.addEventListener("click", () => retryAll(all, answer, runId, known));
   const cards = new KeyedList(list, {
     keyOf: (job) => job.job_id,
-    create: (job) => createJob(job, { id, runId: () => runId }),
+    create: (job) => createJob(job, { id, runId: () => runId, isAllowed: () => isAllowed }),
   });
   return {
     root,
     /** `count` is how many there are; the server lists the newest of very many. */
-    update(ofRun, jobs, count) {
+    update({ run_id: ofRun, project }, jobs, count) {
       runId = ofRun;
+      isAllowed = may("job.retry", project);
       known = jobs;
       root.hidden = jobs.length === 0;
       setText(heading, title(plural(count, "batch", "batches")));
-      all.hidden = jobs.length < 2;
+      all.hidden = jobs.length < 2 || !isAllowed;
       cards.update(jobs.slice(0, MAX_SHOWN));
       const left = count - MAX_SHOWN;
       setText(rest, left > 0 ? `${plural(left, "older one")} not listed here.` : "");
@@ -51,7 +54,7 @@ export function jobsPart({ id, label, title, note }) {
   };
 }
 
-function createJob(job, { id, runId }) {
+function createJob(job, { id, runId, isAllowed }) {
   const title = el("strong");
   const when = el("p", { class: "alert-when" });
   const error = el("p", { class: "alert-message mono" });
@@ -80,6 +83,7 @@ function createJob(job, { id, runId }) {
   return {
     root,
     update(latest) {
+      button.hidden = !isAllowed();
       setText(title, `Step ${formatStep(latest.step)}`);
       setText(when, `batch ${shortName(latest.batch_id, ID_LENGTH)}, ${endWords(latest)}`);
       when.title = latest.batch_id;

@@ -1,9 +1,9 @@
 /** One line of the list of runs, and the head of a group of them. */
 
+import { may } from "../access.js";
 import { formatAge, formatNumber, formatStep, isNumber, plural } from "../format.js";
 import { runHref } from "../routes.js";
 import { isSilent, lastSeenWords } from "../run_states.js";
-import { isShared } from "../shared.js";
 import { alertCounts, regimeBadge, sparkline, stateMark } from "./components.js";
 import { el, rerender, setAttribute, setText } from "./dom.js";
 import { icon } from "./icons.js";
@@ -49,7 +49,7 @@ export function runRow(run, { onPick, onTag, onEdit }) {
   );
   const link = el("a", { class: "run-link" });
   const meta = el("span", { class: "run-meta" });
-  const edit = isShared() ? null : editButton(() => onEdit(shown));
+  const edit = may("run.edit", run.project) ? editButton(() => onEdit(shown)) : null;
   const root = el(
     "tr",
     { class: "run-row", data: { testid: "run-row", runId: run.run_id } },

@@ -1,8 +1,8 @@
 /** What may be done with the runs that are ticked; with none it only offers to tick all. */
 
+import { mayInAll } from "../access.js";
 import { plural } from "../format.js";
 import { compareHref } from "../routes.js";
-import { isShared } from "../shared.js";
 import { el, rerender, setText } from "./dom.js";
 import { button } from "./forms.js";
 import { icon } from "./icons.js";
@@ -50,23 +50,28 @@ function buttons(runs, view, { onDone, clear }) {
     clear();
     onDone(text);
   };
-  const found = [compareLink(runs)];
-  if (isShared()) return found;
+  const projects = runs.map((run) => run.project);
   return [
-    ...found,
-    button(view.archived ? "Restore" : "Archive", {
-      small: true,
-      title: view.archived ? "Back to the list." : "Out of the list; nothing of it is lost.",
-      data: { testid: "archive-runs", focusKey: "archive" },
-      on: { click: () => archiveRuns(runs, !view.archived).then(done, (error) => onDone(error.message)) },
-    }),
-    button("Delete…", {
-      small: true,
-      data: { testid: "delete-runs", focusKey: "delete" },
-      on: { click: () => askToDelete(runs, { onDone: done }) },
-    }),
+    compareLink(runs),
+    mayInAll("run.edit", projects) ? archiveButton(runs, view, { done, onDone }) : null,
+    mayInAll("run.delete", projects) ? deleteButton(runs, done) : null,
   ];
 }
+
+const archiveButton = (runs, view, { done, onDone }) =>
+  button(view.archived ? "Restore" : "Archive", {
+    small: true,
+    title: view.archived ? "Back to the list." : "Out of the list; nothing of it is lost.",
+    data: { testid: "archive-runs", focusKey: "archive" },
+    on: { click: () => archiveRuns(runs, !view.archived).then(done, (error) => onDone(error.message)) },
+  });
+
+const deleteButton = (runs, done) =>
+  button("Delete…", {
+    small: true,
+    data: { testid: "delete-runs", focusKey: "delete" },
+    on: { click: () => askToDelete(runs, { onDone: done }) },
+  });
 
 function compareLink(runs) {
   if (runs.length < 2) return null;

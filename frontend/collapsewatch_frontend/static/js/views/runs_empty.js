@@ -1,5 +1,6 @@
 /** What stands in place of the list when there is nothing to list, or nothing could be loaded. */
 
+import { isInNoProject } from "../access.js";
 import { runsHref } from "../routes.js";
 import { isNarrowed } from "../runs_view.js";
 import { notice } from "./components.js";
@@ -20,6 +21,9 @@ export function runsEmpty() {
 
 /** Says why the list is empty and what to do next. */
 function reason(view, { active, archived }) {
+  if (active + archived === 0 && isInNoProject()) {
+    return box("You are in no project yet. Ask an admin of a project for an invitation.", []);
+  }
   if (active + archived === 0) return firstRunGuide(view.project);
   const whole = view.archived ? archived : active;
   if (whole > 0 && isNarrowed(view)) {

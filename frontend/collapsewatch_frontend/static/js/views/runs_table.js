@@ -1,5 +1,6 @@
 /** The lines of the list of runs. Only those in sight, and some around them, are in the page. */
 
+import { may } from "../access.js";
 import { nextSort, sortDirection, SORTS } from "../runs_view.js";
 import { SparklineStore } from "../sparkline_store.js";
 import { openRunDialog } from "./run_dialogs.js";
@@ -157,7 +158,7 @@ function lineKeys(parts, { lines, sight, draw, actions, picked }) {
         goTo(next);
       } else if (run === undefined) return;
       else if (event.key === "x") actions.onPick(run, !picked.has(run.run_id));
-      else if (event.key === "e") actions.onEdit(run);
+      else if (event.key === "e" && may("run.edit", run.project)) actions.onEdit(run);
       else return;
       event.preventDefault();
     },

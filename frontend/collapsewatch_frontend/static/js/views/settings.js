@@ -4,7 +4,7 @@ import { getService } from "../api.js";
 import { openAlerts, urgentCount } from "../alerts.js";
 import { Refresher } from "../refresh.js";
 import { diskWords, serviceWords } from "../service.js";
-import { settingsTabs } from "./channels.js";
+import { settingsTabs } from "./settings_tabs.js";
 import { notice } from "./components.js";
 import { el, rerender, setText } from "./dom.js";
 import { icon } from "./icons.js";

@@ -121,10 +121,11 @@ async function copyText(input) {
   }
 }
 
-/** What the dialog needs to share one panel of a run, as `RunData` holds it. */
+/** What the dialog needs to share one panel of a run, as `RunData` holds it; `project` is whose it is. */
 export const panelShare = (panel, title, data) => ({
   kind: "chart",
   runIds: [data.runId],
+  project: data.summary.project,
   title: `${title} of ${data.summary.name}`,
   limits: chartLimits(panel, data.scope),
 });
@@ -133,6 +134,7 @@ export const panelShare = (panel, title, data) => ({
 export const quadrantShare = (data) => ({
   kind: "chart",
   runIds: [data.runId],
+  project: data.summary.project,
   title: `Reasoning quadrant of ${data.summary.name}`,
   limits: quadrantLimits(data.scope),
 });

@@ -4,7 +4,7 @@ import { getShares, revokeShare } from "../api.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runHref } from "../routes.js";
 import { linkWords } from "../shared.js";
-import { settingsTabs } from "./channels.js";
+import { settingsTabs } from "./settings_tabs.js";
 import { notice } from "./components.js";
 import { el, KeyedList, setAttribute, setText } from "./dom.js";
 import { button, confirmLoss } from "./forms.js";

@@ -6,6 +6,7 @@ import { liveState } from "../refresh.js";
 import { alertsHref, compareHref, runsHref, settingsHref } from "../routes.js";
 import { el, setAttribute, setText } from "./dom.js";
 import { icon, logo } from "./icons.js";
+import { meMenu } from "./me_menu.js";
 import { serviceBanner } from "./service_banner.js";
 import { currentTheme, onThemeChange, toggleTheme } from "./theme.js";
 
@@ -17,10 +18,14 @@ const LINKS = [
 ];
 
 /** Screens that belong to another one's link. */
-const BELONGS = { run: "runs", rollouts: "runs", alert: "alerts", rules: "alerts", channels: "settings", shares: "settings" };
+const BELONGS = {
+  ...{ run: "runs", rollouts: "runs", alert: "alerts", rules: "alerts" },
+  ...{ channels: "settings", shares: "settings", people: "settings", keys: "settings" },
+  ...{ retention: "settings", audit: "settings" },
+};
 
-/** Builds the top bar; `setConnection`, `setScreen`, `setNumOpen`, `setServiceAlerts` and `setTitle` keep it true. */
-export function createShell() {
+/** Builds the top bar for who is in, as the session says; `setConnection`, `setScreen`, `setNumOpen`, `setServiceAlerts` and `setTitle` keep it true. */
+export function createShell(session) {
   const live = el("span", { class: "live live-connecting", role: "status", data: { testid: "live-state" } });
   const liveText = el("span", { text: "connecting" });
   const links = LINKS.map(({ screen, ...link }) => ({
@@ -43,7 +48,7 @@ export function createShell() {
         { class: "nav", "aria-label": "Main" },
         links.map((link) => link.node),
       ),
-      el("div", { class: "topbar-end" }, live, themeButton()),
+      el("div", { class: "topbar-end" }, live, themeButton(), meMenu(session)),
     ),
   );
   keepSkipLink();
