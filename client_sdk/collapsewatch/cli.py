@@ -18,8 +18,8 @@ from collapsewatch.asking.app import app as reading_app
 
 # fmt: off
 _SERVER = (
-    "alembic", "apprise", "argon2", "authlib", "cryptography", "fastapi", "httpcore", "itsdangerous",
-    "limits", "matplotlib", "numpy", "plotly", "prometheus_client",
+    "alembic", "apprise", "argon2", "authlib", "cryptography", "fastapi", "httpcore", "httpx2",
+    "itsdangerous", "limits", "matplotlib", "numpy", "plotly", "prometheus_client",
     "psycopg", "pyarrow", "pydantic_settings", "redis", "sqlalchemy", "starlette", "tsdownsample", "uvicorn",
 )
 _WORKER = (
@@ -43,8 +43,10 @@ class Program:
 PROGRAMS = {
     "serve": Program("collapsewatch_server.main:serve_app", "server", _SERVER),
     "keys": Program("collapsewatch_server.main:keys_app", "server", _SERVER),
+    "accounts": Program("collapsewatch_server.account_commands:accounts_app", "server", _SERVER),
     "backup": Program("collapsewatch_server.backup_command:backup_app", "server", _SERVER),
     "restore": Program("collapsewatch_server.backup_command:restore_app", "server", _SERVER),
+    "audit": Program("collapsewatch_server.audit_command:audit_app", "server", _SERVER),
     "worker": Program("collapsewatch_worker.main:app", "worker", _WORKER),
     "demo": Program("collapsewatch.demo.main:app", "demo", (*_SERVER, *_WORKER, "rich")),
     "mcp": Program("collapsewatch.asking.mcp_server:app", "mcp", ("mcp",)),
@@ -75,8 +77,14 @@ def serve(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_ON)
 def keys(context: typer.Context) -> None:
-    """Make and withdraw the keys that trainers and workers send."""
+    """Make and withdraw the keys that programs send."""
     run_program("keys", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def accounts(context: typer.Context) -> None:
+    """Invite people, and help those who cannot sign in."""
+    run_program("accounts", context.args)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -89,6 +97,12 @@ def backup(context: typer.Context) -> None:
 def restore(context: typer.Context) -> None:
     """Put a backup into an empty database."""
     run_program("restore", context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def audit(context: typer.Context) -> None:
+    """Write who did what into a file."""
+    run_program("audit", context.args)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -122,7 +136,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     url: Annotated[str | None, typer.Option(help="Server to ask; default: as for a trainer.")] = None,
     api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable that holds the key; default: as for a trainer.")
+        str | None,
+        typer.Option(help="Environment variable that holds the key; default: COLLAPSEWATCH_READ_KEY."),
     ] = None,
 ) -> None:
     """Say whether a run has raised a critical collapse alert, for scripts and CI.

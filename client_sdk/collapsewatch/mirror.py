@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from collapsewatch.boundary import Boundary, log
 from collapsewatch.errors import InvalidInputError
-from collapsewatch.settings import Settings
+from collapsewatch.settings import READ_KEY_HINT, Settings
 from collapsewatch.wire import THREAD_NAMES, connect
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Tie:
 
     def _watch(self) -> None:
         try:
-            with connect(self._settings) as client:
+            with connect(self._settings, reads=True) as client:
                 while not self._run.ended.wait(ASK_SECONDS):
                     self._ask(client)
         except Exception as error:  # noqa: BLE001 - the SDK boundary: a run without its mirror goes on
@@ -118,6 +118,9 @@ class _Tie:
                     response = client.get(
                         f"/api/v1/runs/{self._run.id}/series", params=query, timeout=_TIMEOUT_SECONDS
                     )
+                    if response.status_code in (401, 403):
+                        # Nobody would look for the reason, and W&B would stay empty for days.
+                        self._boundary.report("mirror key", "nothing goes to W&B. %s", READ_KEY_HINT)
                     response.raise_for_status()
                     series = response.json()["series"]
                 except (httpx.HTTPError, ValueError, LookupError) as error:
@@ -132,7 +135,7 @@ class _Tie:
 
     def _give_rest(self) -> None:
         """Gives W&B what is scored by the end of the run, in rows of its own."""
-        with self._boundary.guard("mirror"), connect(self._settings) as client:
+        with self._boundary.guard("mirror"), connect(self._settings, reads=True) as client:
             self._ask(client)
             while self._waiting:
                 self._log(self._waiting.popleft())

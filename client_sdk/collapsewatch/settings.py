@@ -16,10 +16,18 @@ Mode = Literal["online", "offline", "disabled"]
 DEFAULT_URL = "http://127.0.0.1:7788"
 CREDENTIALS_FILE = "credentials.json"
 DEFAULT_SPOOL_BYTES = 2**30
+READ_KEY_HINT = (
+    "People sign in to this server, and programs that read need a key for it: make one on the page at "
+    "Settings, Keys, or on the server with `collapsewatch keys create --purpose read`, and set "
+    "COLLAPSEWATCH_READ_KEY"
+)
+"""What to do where a server refuses a program that reads."""
 
 ENVIRONMENT: dict[str, str] = {
     "COLLAPSEWATCH_URL": "Server that runs are sent to; default: the local server's, else " + DEFAULT_URL,
     "COLLAPSEWATCH_API_KEY": "Project key; default: the local server's, for that server only",
+    "COLLAPSEWATCH_READ_KEY": "Key of the commands that read and of `run.show()`, where people sign in; "
+    "default: the local server's, for that server only",
     "COLLAPSEWATCH_MODE": "`online`; `offline` to keep everything on disk until `collapsewatch sync`; "
     "`disabled` to make every call do nothing; default `online`",
     "COLLAPSEWATCH_HOME": "Folder where the local server leaves its credentials; default `~/.collapsewatch`",
@@ -46,6 +54,9 @@ class Settings:
     url: str
     """Scheme, host and port (and path prefix) of the server, without a slash at the end."""
     api_key: str | None = field(default=None, repr=False)
+    """With which a trainer sends."""
+    read_key: str | None = field(default=None, repr=False)
+    """With which a program reads what people see, where they have to sign in."""
     mode: Mode = "online"
     strict: bool = False
     spool_root: Path | None = None
@@ -67,6 +78,7 @@ def load_settings(
     *,
     url: str | None = None,
     api_key: str | None = None,
+    read_key: str | None = None,
     mode: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Settings:
@@ -78,17 +90,21 @@ def load_settings(
     Raises:
         SettingsError: an unusable url, key, mode or size.
     """
-    stored_url, stored_key = _stored_credentials(environ)
+    stored = _stored_credentials(environ)
     environ_url = _optional_url(environ.get("COLLAPSEWATCH_URL"), "COLLAPSEWATCH_URL")
-    chosen_url = _optional_url(url, "url") or environ_url or stored_url or DEFAULT_URL
-    chosen_key = api_key or None
-    if chosen_key is None and environ_url in (None, chosen_url):
-        chosen_key = environ.get("COLLAPSEWATCH_API_KEY") or None
-    if chosen_key is None and stored_url == chosen_url:
-        chosen_key = stored_key
+    chosen_url = _optional_url(url, "url") or environ_url or stored.url or DEFAULT_URL
+
+    def key(given: str | None, variable: str, kept: str | None) -> str | None:
+        if not given and environ_url in (None, chosen_url):
+            given = environ.get(variable)
+        if not given and stored.url == chosen_url:
+            given = kept
+        return _checked_key(given or None)
+
     return Settings(
         url=chosen_url,
-        api_key=_checked_key(chosen_key),
+        api_key=key(api_key, "COLLAPSEWATCH_API_KEY", stored.api_key),
+        read_key=key(read_key, "COLLAPSEWATCH_READ_KEY", stored.read_key),
         mode=_checked_mode(mode or environ.get("COLLAPSEWATCH_MODE") or "online"),
         strict=is_strict(environ),
         spool_root=_spool_root(environ),
@@ -178,15 +194,30 @@ def _checked_mode(mode: str) -> Mode:
     return cast(Mode, mode)
 
 
-def _stored_credentials(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Url and key that the local server left; nothing when there is no such file or it is unusable."""
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the local server has left in the home folder."""
+
+    url: str | None = None
+    api_key: str | None = None
+    read_key: str | None = None
+
+
+def _stored_credentials(environ: Mapping[str, str]) -> _Stored:
+    """Url and keys that the local server left; nothing when there is no such file or it is unusable."""
     try:
         path = home_folder(environ) / CREDENTIALS_FILE
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return normalised_url(stored["url"], CREDENTIALS_FILE), str(stored["api_key"])
+        # Earlier versions left no key for reading.
+        read_key = stored.get("read_key")
+        return _Stored(
+            normalised_url(stored["url"], CREDENTIALS_FILE),
+            str(stored["api_key"]),
+            None if read_key is None else str(read_key),
+        )
     except FileNotFoundError:
-        return None, None
-    except (OSError, RuntimeError, ValueError, TypeError, KeyError, SettingsError) as error:
+        return _Stored()
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, SettingsError, AttributeError) as error:
         # RuntimeError: a container's user may have no home folder.
         log.warning("stored credentials ignored: %s: %s", type(error).__name__, error)
-        return None, None
+        return _Stored()

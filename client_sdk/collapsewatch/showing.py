@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from collapsewatch.settings import Settings
+from collapsewatch.settings import READ_KEY_HINT, Settings
 from collapsewatch.wire import connect
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def shown(
         "expires_in_seconds": days * 86_400,
     }
     until = time.monotonic() + timeout_seconds
-    with connect(settings) as client:
+    with connect(settings, reads=True) as client:
         while True:
             url, reason, is_over = _link(client, settings, draft, until - time.monotonic())
             if url or is_over or time.monotonic() + ASK_AGAIN_SECONDS > until:
@@ -139,11 +139,14 @@ def _link(
     except httpx.HTTPError as error:
         return "", f"the server does not answer: {type(error).__name__}", False
     if response.status_code == 404:
-        return "", "the run has not arrived at the server yet", False
+        return "", "the run has not arrived at the server yet, or the key for reading is for others", False
     try:
         document = response.json()
         if response.is_success:
             return str(document["url"] or f"{settings.url}{document['path']}"), "", True
-        return "", str(document["error"]["message"])[:500], response.status_code < 500
+        told = str(document["error"]["message"])[:500]
+        if response.status_code in (401, 403):
+            told = f"{told}. {READ_KEY_HINT}"
+        return "", told, response.status_code < 500
     except (ValueError, LookupError, TypeError):
         return "", f"the server answered {response.status_code}", response.status_code < 500

@@ -89,8 +89,11 @@ def request_of(records: Sequence[Record], meta: SpoolMeta) -> Request:
     return Request(method, path, body, headers)
 
 
-def connect(settings: Settings, *, is_late: bool = False) -> "httpx.Client":
+def connect(settings: Settings, *, is_late: bool = False, reads: bool = False) -> "httpx.Client":
     """A client of the server, for one thread.
+
+    Args:
+        reads: what people see, for which there is a key of its own.
 
     Raises:
         Exception: of many sorts, such as an unreadable SSL_CERT_FILE.
@@ -101,8 +104,9 @@ def connect(settings: Settings, *, is_late: bool = False) -> "httpx.Client":
     # httpx tells every request at INFO; a line per training step would drown the trainer's own log.
     logging.getLogger("httpx").addFilter(_is_not_ours)
     headers = {"User-Agent": f"collapsewatch/{_own_version()}"}
-    if settings.api_key is not None:
-        headers["Authorization"] = f"Bearer {settings.api_key}"
+    key = settings.read_key if reads else settings.api_key
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
     if is_late:
         headers[LATE_HEADER] = "1"
     # A proxy of the cluster cannot reach this machine's loopback, and must not see what is sent there.

@@ -114,6 +114,40 @@ def test_both_ways_take_nothing_back_that_came_from_here(
     assert recorder.scalars() == {1: {"kl": 1.0}}
 
 
+def test_where_people_sign_in_scores_are_read_with_a_key_for_reading(
+    theirs: Any,
+    recorder: Recorder,
+    scored: dict[int, float],
+    monkeypatch: pytest.MonkeyPatch,
+    wait_until: Callable[..., None],
+    sdk_log: Callable[[], list[str]],
+) -> None:
+    monkeypatch.setenv("COLLAPSEWATCH_READ_KEY", "cw_read_x")
+    run = open_run(recorder, "to_wandb")
+    wait_until(lambda: any("/series" in seen.path for seen in recorder.seen))
+    run.finish()
+    keys = {seen.headers["authorization"] for seen in recorder.seen if "/series" in seen.path}
+    assert keys == {"Bearer cw_read_x"}
+    assert sdk_log() == []
+
+
+def test_a_key_that_may_not_read_is_told_once(
+    theirs: Any,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_until: Callable[..., None],
+    sdk_log: Callable[[], list[str]],
+) -> None:
+    monkeypatch.setattr(mirror, "ASK_SECONDS", 0.02)
+    recorder.answers = lambda seen: Answer(401) if seen.method == "GET" else None
+    run = open_run(recorder, "to_wandb")
+    wait_until(lambda: sum("/series" in seen.path for seen in recorder.seen) > 4)
+    run.finish()
+    (told,) = sdk_log()
+    assert told.startswith("nothing goes to W&B. ")
+    assert "COLLAPSEWATCH_READ_KEY" in told
+
+
 def test_without_a_wandb_run_there_is_nothing_to_mirror(
     recorder: Recorder, sdk_log: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

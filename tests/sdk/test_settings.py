@@ -69,6 +69,25 @@ def test_a_key_stays_with_the_environments_server_when_the_argument_names_anothe
     assert load_settings(url="http://env:1/", environ=environ).api_key == "k"
 
 
+def test_the_key_for_reading_is_kept_to_its_server_as_well(tmp_path: Path) -> None:
+    kept = {"url": "http://127.0.0.1:9000", "api_key": "file-key", "read_key": "file-read"}
+    (tmp_path / "credentials.json").write_text(json.dumps(kept))
+    home = {"COLLAPSEWATCH_HOME": str(tmp_path)}
+    assert load_settings(environ=home).read_key == "file-read"
+    assert load_settings(url="http://named:1", environ=home).read_key is None
+    environ = {**home, "COLLAPSEWATCH_READ_KEY": "env-read", "COLLAPSEWATCH_URL": "http://env:1"}
+    from_environment = load_settings(environ=environ)
+    assert (from_environment.api_key, from_environment.read_key) == (None, "env-read")
+    assert load_settings(url="http://other:1", environ=environ).read_key is None
+    assert load_settings(read_key="given", environ=environ).read_key == "given"
+    assert "env-read" not in repr(from_environment)
+
+
+def test_an_earlier_servers_credentials_have_no_key_for_reading(tmp_path: Path) -> None:
+    settings = load_settings(environ=stored(tmp_path))
+    assert (settings.api_key, settings.read_key) == ("file-key", None)
+
+
 def test_an_environment_key_alone_goes_to_the_named_server(tmp_path: Path) -> None:
     environ = {"COLLAPSEWATCH_HOME": str(tmp_path), "COLLAPSEWATCH_API_KEY": "k"}
     assert load_settings(url="http://named:1", environ=environ).api_key == "k"

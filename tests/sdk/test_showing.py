@@ -7,6 +7,7 @@ import pytest
 
 import collapsewatch
 from collapsewatch import showing
+from collapsewatch.settings import Settings
 from collapsewatch.showing import Shown
 
 from .conftest import Answer, Recorder, Seen
@@ -98,6 +99,22 @@ def test_a_server_that_is_away_or_refuses_raises_nothing(
     assert len(links.drafts) == 1
     recorder.down()
     assert "does not answer" in run.show(timeout_seconds=0.1).reason
+
+
+def test_where_people_sign_in_a_key_for_reading_makes_the_link(
+    recorder: Recorder, links: Links, tmp_path: Any
+) -> None:
+    settings = Settings(recorder.url, "cw_ingest_x", "cw_read_x", spool_root=tmp_path)
+    window = showing.RunWindow(settings, "r")
+    options: dict[str, Any] = {"height": 500, "days": 1.0, "snapshot": False, "timeout_seconds": 2.0}
+    assert window.show("", **options).url
+    (seen,) = [seen for seen in recorder.seen if seen.path == "/api/v1/shares"]
+    assert seen.headers["authorization"] == "Bearer cw_read_x"
+    links.refusal = Answer(401, body='{"error": {"code": "unauthorised", "message": "sign in first"}}')
+    page = showing.RunWindow(Settings(recorder.url, spool_root=tmp_path), "r").show("", **options)
+    assert not page.url
+    assert page.reason.startswith("sign in first. ")
+    assert "COLLAPSEWATCH_READ_KEY" in page.reason
 
 
 @pytest.mark.parametrize("mode", ["offline", "disabled"])

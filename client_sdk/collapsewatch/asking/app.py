@@ -23,7 +23,8 @@ ProjectOption = Annotated[str | None, typer.Option(help="Project; any when absen
 JsonOption = Annotated[bool, typer.Option("--json", help="Print what the API answers, as JSON.")]
 UrlOption = Annotated[str | None, typer.Option(help="Server to ask; default: as for a trainer.")]
 KeyOption = Annotated[
-    str | None, typer.Option(help="Environment variable that holds the key; default: as for a trainer.")
+    str | None,
+    typer.Option(help="Environment variable that holds the key; default: COLLAPSEWATCH_READ_KEY."),
 ]
 ScopeOption = Annotated[
     str, typer.Option(help="first_turn, turn/<t>, trajectory, batch, or trainer for its own values.")

@@ -20,12 +20,13 @@ def brief_reader(url: str | None, api_key_env: str | None) -> Iterator[ServerRea
     with (
         service_for(
             url,
-            named_key(api_key_env),
+            None,
             tell=tell,
             needed=PROGRAMS["serve"].modules,
             options=["--no-worker"],
             # An import would wait in vain for a worker of this one.
             is_shared=False,
+            read_key=named_key(api_key_env),
         ) as service,
         ServerReader(service.settings) as reader,
     ):

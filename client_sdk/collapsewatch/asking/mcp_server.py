@@ -54,11 +54,12 @@ def mcp(url: UrlOption = None, api_key_env: KeyOption = None) -> None:
         with (
             service_for(
                 url,
-                named_key(api_key_env),
+                None,
                 tell=lambda line: typer.echo(line, err=True),
                 needed=PROGRAMS["serve"].modules,
                 # With a worker: an import that comes meanwhile uses this service, and waits for scores.
                 is_shared=True,
+                read_key=named_key(api_key_env),
             ) as service,
             ServerReader(service.settings) as reader,
         ):

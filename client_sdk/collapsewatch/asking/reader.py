@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 
 from collapsewatch.asking.errors import AskingFailedError
-from collapsewatch.settings import Settings
+from collapsewatch.settings import READ_KEY_HINT, Settings
 from collapsewatch.wire import connect
 
 _POLL_SECONDS = 0.5
@@ -33,7 +33,7 @@ class ServerReader:
 
     def __init__(self, settings: Settings) -> None:
         self.url = settings.url
-        self._client = connect(settings)
+        self._client = connect(settings, reads=True)
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +144,8 @@ def _reason(error: Exception) -> str:
     """What became of a question: what the server says is wrong, where it says anything."""
     if isinstance(error, httpx.HTTPStatusError):
         try:
-            return f"refuses: {error.response.json()['error']['message']}"
+            told = f"refuses: {error.response.json()['error']['message']}"
+            return told if error.response.status_code not in (401, 403) else f"{told}. {READ_KEY_HINT}"
         except (ValueError, KeyError, TypeError):
             return f"answers with HTTP {error.response.status_code}"
     return f"does not answer: {str(error) or type(error).__name__}"

@@ -73,6 +73,7 @@ def service_for(
     needed: Sequence[str],
     options: Sequence[str] = (),
     is_shared: bool = True,
+    read_key: str | None = None,
 ) -> Iterator[Service]:
     """The server to talk to: the named one, or the local one, or one of our own that ends with the block.
 
@@ -80,12 +81,13 @@ def service_for(
         needed: modules without which none can be started here.
         options: further options of `collapsewatch serve`, for one that is started here.
         is_shared: others may use what is started here, while it is there; else they wait for its end.
+        read_key: for what is read; `api_key` is for what is sent.
 
     Raises:
         AskingFailedError: the named server does not answer, or none can be started.
     """
     try:
-        settings = load_settings(url=url, api_key=api_key)
+        settings = load_settings(url=url, api_key=api_key, read_key=read_key)
         home = home_folder().absolute()
     except (SettingsError, RuntimeError) as error:
         raise AskingFailedError(str(error)) from error
@@ -96,14 +98,14 @@ def service_for(
             )
         yield Service(settings)
         return
-    with _local_service(home, api_key, tell, needed, options, is_shared) as service:
+    with _local_service(home, (api_key, read_key), tell, needed, options, is_shared) as service:
         yield service
 
 
 @contextmanager
 def _local_service(
     home: Path,
-    api_key: str | None,
+    given_keys: tuple[str | None, str | None],
     tell: Tell,
     needed: Sequence[str],
     options: Sequence[str],
@@ -119,7 +121,8 @@ def _local_service(
         try:
             # Of two that begin at once, one starts the service and the other finds it.
             fcntl.flock(starting, fcntl.LOCK_EX)
-            service = Service(load_settings(api_key=api_key))
+            api_key, read_key = given_keys
+            service = Service(load_settings(api_key=api_key, read_key=read_key))
             if not answers(service.settings.url):
                 child = _start(home, service.settings.url, tell, needed, options)
                 service = Service(_local_settings(home), child)

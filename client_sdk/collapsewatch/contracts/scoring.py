@@ -291,6 +291,8 @@ class TemplateEvidence(WireModel):
     """Distinct prompts of the reasonings that were read."""
     num_reasonings: int
     """How many were read."""
+    phrases_removed: bool = False
+    """Whether there were phrases, which went with the text: the project keeps that for some days only."""
 
 
 class ScorerLabel(WireModel):

@@ -140,5 +140,7 @@ def save_checkpoint(model: GPT2LMHeadModel, tokenizer: PreTrainedTokenizerFast, 
 
 def load_checkpoint(folder: Path) -> GPT2LMHeadModel:
     """The model of a folder that `save_checkpoint` wrote."""
-    model: GPT2LMHeadModel = GPT2LMHeadModel.from_pretrained(folder, use_safetensors=True)
+    model: GPT2LMHeadModel = GPT2LMHeadModel.from_pretrained(  # nosec B615
+        folder, use_safetensors=True, local_files_only=True
+    )
     return model

@@ -29,6 +29,7 @@ def checks() -> list[Finding]:
     looks: list[tuple[str, Look]] = [
         ("server", lambda: _server(settings)),
         ("key", lambda: _key(settings)),
+        ("read key", lambda: _read_key(settings)),
         ("spool", lambda: _spool(settings)),
     ]
     return list(go_through(looks))
@@ -109,6 +110,26 @@ def _key(settings: Settings) -> Finding:
             "make one with `collapsewatch keys create --purpose ingest`; what is logged waits on disk",
         )
     return note("key", f"the server answered with {status}", "try again when it is less busy")
+
+
+def _read_key(settings: Settings) -> Finding:
+    """Whether programs here may read what people see; a trainer that only sends does without."""
+    try:
+        with connect(settings, reads=True) as client:
+            status = client.get("/api/v1/metrics-info", timeout=_SECONDS).status_code
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return note("read key", "nobody could be asked", "mend the way to the server first")
+    if status == 200:
+        return ok("read key", "the commands that read, and `run.show()`, are answered")
+    if status in (401, 403):
+        has = "is refused" if settings.read_key is not None else "is missing"
+        return note(
+            "read key",
+            f"people sign in to this server, and the key with which programs read {has}; training needs none",
+            "for the commands that read and for `run.show()` make one on the page at Settings, Keys, or with "
+            "`collapsewatch keys create --purpose read`, and set COLLAPSEWATCH_READ_KEY",
+        )
+    return note("read key", f"the server answered with {status}", "try again when it is less busy")
 
 
 def _status_with_key(settings: Settings) -> int:

@@ -96,7 +96,12 @@ def import_rollouts(
         str | None, typer.Option("--url", help="Server to send to.", show_default="as for a trainer")
     ] = None,
     api_key_env: Annotated[
-        str | None, typer.Option("--api-key-env", help="Environment variable that holds the key.")
+        str | None,
+        typer.Option(
+            "--api-key-env",
+            help="Environment variable that holds the key to send with; COLLAPSEWATCH_READ_KEY holds the "
+            "one to look with at how it goes, where people sign in.",
+        ),
     ] = None,
 ) -> None:
     """Turn rollouts that a trainer wrote to disk into a run, with all its pages and alerts.
