@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 GOLDEN ?= tests/data/golden
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo serve check lint types imports unit js test golden faults bench-ingest bench-scoring bench-alerts bench-dashboard clean
+.PHONY: help install demo serve check lint types imports bandit audit baseline fuzz unit js test golden faults bench-ingest bench-scoring bench-alerts bench-dashboard clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,19 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
+bandit: $(VENV)/.dev ## Look for dangerous code; what is left out, and why, stands in pyproject.toml
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive client_sdk server worker frontend scripts
+
+audit: $(VENV)/.dev ## Look for known vulnerabilities in what is installed, once a day
+	$(BIN)/python scripts/audit.py
+
+baseline: $(VENV)/.demo ## Scan a running server's headers, content and doors: make baseline URL=… ARGS='--name olga'
+	$(BIN)/python scripts/baseline.py $(or $(URL),http://127.0.0.1:7788) $(ARGS)
+
+fuzz: $(VENV)/.dev ## Generated requests against the API, ten times as many as in the tests: MANY=10
+	scripts/system_packages.sh redis-server postgresql
+	COLLAPSEWATCH_FUZZ=$(or $(MANY),10) COLLAPSEWATCH_TEST_SERVERS=required $(BIN)/pytest -q tests/server/test_fuzz.py tests/server/test_fuzz_doors.py
+
 unit: $(VENV)/.dev
 	$(BIN)/pytest -q -m 'not integration and not browser'
 
@@ -56,11 +69,11 @@ js: tests/frontend/node_modules/.installed ## The page's scripts: their types by
 	tests/frontend/node_modules/.bin/tsc --project frontend/tsconfig.json
 	node --test tests/frontend/*.test.js
 
-check: lint types imports unit js ## Style, types, import rules, unit tests: before every commit
+check: lint types imports bandit audit unit js ## Style, types, import rules, dangerous code, unit tests: before every commit
 
 test: $(VENV)/.dev ## Everything, with real Redis, PostgreSQL and Chromium
 	scripts/system_packages.sh redis-server postgresql chromium nodejs npm curl
-	$(MAKE) lint types imports js
+	$(MAKE) lint types imports bandit audit js
 	$(BIN)/python -m tests.golden $(GOLDEN)
 	COLLAPSEWATCH_TEST_SERVERS=required $(BIN)/pytest -q
 

@@ -74,6 +74,8 @@ class Invitation(Base):
     project_id: Mapped[int | None] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
     role: Mapped[str | None]
     """In that project."""
+    invited_by: Mapped[int | None] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"))
+    """Account of who made it; none when it was made on the machine itself."""
     created_at: Mapped[float]
     expires_at: Mapped[float]
     used_at: Mapped[float | None]

@@ -28,6 +28,7 @@ from collapsewatch_server.openapi.schema import openapi_document
 from collapsewatch_server.routes import (
     alert_rules,
     alerts,
+    audit,
     channels,
     compare,
     exports,
@@ -35,7 +36,11 @@ from collapsewatch_server.routes import (
     heartbeats,
     ingest,
     jobs,
+    keys,
+    people,
     prometheus,
+    provider,
+    retention,
     rollouts,
     run_admin,
     runs,
@@ -52,8 +57,12 @@ from collapsewatch_server.routes.pages import mount_page, plotly_bundle
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.web.compression import CompressionMiddleware
+from collapsewatch_server.web.deps import errors
 from collapsewatch_server.web.guard import guard
+from collapsewatch_server.web.heads import HeadMiddleware
+from collapsewatch_server.web.proxies import ProxyMiddleware
 from collapsewatch_server.web.security import SecurityMiddleware
+from collapsewatch_server.web.traffic import counted
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +77,18 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
         redoc_url=None,
         separate_input_output_schemas=False,
         redirect_slashes=False,
-        dependencies=[Depends(guard)],
+        dependencies=[Depends(counted), Depends(guard)],
+        responses=errors(414, 429),
     )
     app.state.services = services or build_services(settings)
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(SecurityMiddleware, any_host=settings.insecure or settings.needs_login)
     app.add_middleware(MeterMiddleware, meters=app.state.services.meters)
+    # Around all others: what they know of a request's sender is what the proxies say.
+    app.add_middleware(
+        ProxyMiddleware, trusted=settings.trusted_proxies, user_header=settings.proxy_user_header
+    )
     for routes in (
         ingest,
         heartbeats,
@@ -85,6 +100,11 @@ def create_app(settings: ServerSettings, services: Services | None = None) -> Fa
         compare,
         service,
         session,
+        provider,
+        people,
+        keys,
+        retention,
+        audit,
         stream,
         jobs,
         alerts,

@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,6 +18,8 @@ from collapsewatch_server.tables import ApiKey
 
 log = logging.getLogger(__name__)
 
+KEY_START = "cw_"
+"""What every key begins with."""
 _SECRET_BYTES = 32
 # `cw_worker_` and the first eight characters of the secret: 48 of its 256 bits, so the rest is no easier.
 _PREFIX_CHARS = 18
@@ -54,6 +57,32 @@ class Caller:
             raise Forbidden("this key belongs to another project")
 
 
+@dataclass(frozen=True)
+class NewKey:
+    """A key that was just made; only its hash is stored."""
+
+    key_id: int
+    key: str
+
+
+@dataclass(frozen=True)
+class _KnownKey:
+    """A key that was made here once."""
+
+    row: ApiKey
+    is_old: bool
+
+    @property
+    def end(self) -> str | None:
+        """Why it is no good any more. Whoever holds the whole key may know."""
+        if self.row.revoked_at is not None:
+            return f"the key {self.row.prefix}… was revoked; ask for another"
+        if self.is_old and self.row.expires_at is not None:
+            day = datetime.fromtimestamp(self.row.expires_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+            return f"the key {self.row.prefix}… expired on {day}; ask for another"
+        return None
+
+
 class Keyring:
     """Makes, checks and revokes keys."""
 
@@ -69,25 +98,22 @@ class Keyring:
         Args:
             seconds: how long it is good; for ever when absent.
         """
-        key = f"cw_{purpose}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-        self.admit(key, purpose, project=project, label=label, seconds=seconds)
-        return key
+        project_id = None
+        if project is not None:
+            with self._database.write_session() as session:
+                project_id = runs.project_id(session, project)
+        return self.issue(purpose, project_id=project_id, label=label, seconds=seconds).key
 
-    def admit(
-        self, key: str, purpose: Purpose, *, project: str | None, label: str, seconds: float | None = None
-    ) -> None:
-        """Makes a key good that was chosen elsewhere."""
-        with self._database.write_session() as session:
-            project_id = None if project is None else runs.project_id(session, project)
-            keys.add(
-                session,
-                prefix=_prefix(key),
-                key_hash=_hash(key),
-                purpose=purpose,
-                label=label,
-                project_id=project_id,
-                expires_in=seconds,
-            )
+    def issue(
+        self, purpose: Purpose, *, project_id: int | None, label: str, seconds: float | None = None
+    ) -> NewKey:
+        """A new key for a project that is there, or for all."""
+        key = f"{KEY_START}{purpose}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+        return NewKey(self._store(key, purpose, project_id, label, seconds), key)
+
+    def admit(self, key: str, purpose: Purpose, *, label: str) -> None:
+        """Makes a key good in all projects that was chosen elsewhere."""
+        self._store(key, purpose, None, label, None)
 
     def replace(self, purpose: Purpose, *, label: str) -> str:
         """A new key; all earlier ones of that label are revoked."""
@@ -112,7 +138,7 @@ class Keyring:
     def is_good(self, key: str, purpose: Purpose) -> bool:
         """Whether a request with this key would be let in."""
         found = self._find(key)
-        return found is not None and found.purpose == purpose
+        return found is not None and found.end is None and found.row.purpose == purpose
 
     def check(self, authorization: str | None, *purposes: Purpose) -> Caller:
         """Whose key it is.
@@ -124,9 +150,12 @@ class Keyring:
         scheme, _, key = (authorization or "").strip().partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise Unauthorised("this call needs a key: send the header `Authorization: Bearer <key>`")
-        found = self._find(key.strip())
-        if found is None:
-            raise Unauthorised("the key is unknown, was revoked or has expired")
+        known = self._find(key.strip())
+        if known is None:
+            raise Unauthorised("the key is unknown")
+        if known.end is not None:
+            raise Unauthorised(known.end)
+        found = known.row
         if found.purpose not in purposes:
             wanted = " or ".join(f"`{purpose}`" for purpose in purposes)
             raise Forbidden(f"this call needs a key for {wanted}, and the given one is for `{found.purpose}`")
@@ -150,17 +179,35 @@ class Keyring:
             # People read it; no request fails for it.
             log.warning("the use of a key was not noted", extra={"error": type(error).__name__})
 
-    def _find(self, key: str) -> ApiKey | None:
+    def _store(
+        self, key: str, purpose: Purpose, project_id: int | None, label: str, seconds: float | None
+    ) -> int:
+        with self._database.write_session() as session:
+            return keys.add(
+                session,
+                prefix=_prefix(key),
+                key_hash=_hash(key),
+                purpose=purpose,
+                label=label,
+                project_id=project_id,
+                expires_in=seconds,
+            )
+
+    def _find(self, key: str) -> _KnownKey | None:
         key_hash = _hash(key)
         with self._database.read_session() as session:
             candidates = keys.with_prefix(session, _prefix(key))
         # The look-up is by the prefix alone, so that no query's time depends on the secret part.
-        matches = [row for row in candidates if hmac.compare_digest(row.key_hash, key_hash)]
-        return matches[0] if matches else None
+        matches = (_KnownKey(row, is_old) for row, is_old in candidates if _is_same(row.key_hash, key_hash))
+        return next(matches, None)
 
 
 def _hash(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _is_same(one_hash: str, other_hash: str) -> bool:
+    return hmac.compare_digest(one_hash, other_hash)
 
 
 def _prefix(key: str) -> str:

@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from collapsewatch.blobs import open_blob_store
 from collapsewatch_server.backup import keeping
-from collapsewatch_server.commands import HomeOption, settings_of, stop
+from collapsewatch_server.commands import (
+    HomeOption,
+    check_is_there,
+    note_at_the_machine,
+    reason_of,
+    settings_of,
+    stop,
+)
 from collapsewatch_server.db import Database
 from collapsewatch_server.migrations import UnknownSchema
 from collapsewatch_server.notify.vault import KEY_FILE
@@ -39,11 +45,12 @@ def backup(
     path = file or Path(f"collapsewatch-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar")
     try:
         blobs = None if no_blobs else open_blob_store(settings.effective_blob_url)
-        _is_there(settings.effective_database_url)
+        check_is_there(settings.effective_database_url)
         with closing(Database(settings.effective_database_url)) as database:
             contents = keeping.back_up(database, blobs, path, typer.echo)
+            note_at_the_machine(database, "backup.make", str(path))
     except (ValueError, OSError, SQLAlchemyError) as error:
-        raise stop(f"no backup was made: {_reason(error)}") from error
+        raise stop(f"no backup was made: {reason_of(error)}") from error
     if contents.missing_blobs:
         typer.echo(f"{len(contents.missing_blobs)} blobs that rows name were missing already", err=True)
     typer.echo(f"{path} holds it, {path.stat().st_size} bytes")
@@ -67,19 +74,7 @@ def restore(
         blobs = open_blob_store(settings.effective_blob_url)
         with closing(Database(settings.effective_database_url)) as database:
             contents = keeping.restore(database, blobs, file, typer.echo)
+            note_at_the_machine(database, "backup.restore", str(file))
     except (UnknownSchema, ValueError, OSError, SQLAlchemyError) as error:
-        raise stop(f"nothing was restored: {_reason(error)}") from error
+        raise stop(f"nothing was restored: {reason_of(error)}") from error
     typer.echo(f"{sum(contents.rows.values())} rows and {contents.num_blobs} blobs are back")
-
-
-def _is_there(database_url: str) -> None:
-    # SQLite would make an empty file of a name that was mistyped.
-    url = make_url(database_url)
-    if url.drivername == "sqlite" and not Path(url.database or "").exists():
-        raise ValueError(f"there is no database at {url.database}")
-
-
-def _reason(error: Exception) -> str:
-    cause = getattr(error, "orig", None)
-    lines = str(cause if cause is not None else error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -1,5 +1,6 @@
 """Sessions of SQLite and PostgreSQL, and the few things in which the two differ."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import Double
+from sqlalchemy.types import Double, Text
 
 from collapsewatch_server.turns import Turns
 
@@ -25,6 +26,11 @@ from collapsewatch_server.turns import Turns
 # promised an answer sooner says so by `answer_by`.
 _TURN_SECONDS = 10.0
 _BUSY_MILLISECONDS = 5_000
+# A statement that only reads ends as an error after so long, as PostgreSQL ends it by `statement_timeout`.
+_READ_SECONDS = 15.0
+_OPERATIONS_PER_LOOK = 100_000
+_STATEMENT_END = "statement_end"
+_IS_BOUNDED = "is_bounded"
 _LOCK_MILLISECONDS = 10_000
 # Reading routes run on at most 40 threads and the lanes of the gates on 41 more, of which few speak to the
 # database at the same moment.
@@ -77,6 +83,25 @@ def _postgresql_now(element: now, compiler: SQLCompiler, **options: Any) -> str:
     return "(extract(epoch from clock_timestamp())::double precision)"
 
 
+class json_text(FunctionElement[str]):  # noqa: N801 (a SQL function)
+    """What a JSON object says under a name, as text; null where it says nothing."""
+
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(json_text, "sqlite")
+def _sqlite_json_text(element: json_text, compiler: SQLCompiler, **options: Any) -> str:
+    column, name = (compiler.process(one, **options) for one in element.clauses)
+    return f"json_extract({column}, '$.' || {name})"
+
+
+@compiles(json_text, "postgresql")
+def _postgresql_json_text(element: json_text, compiler: SQLCompiler, **options: Any) -> str:
+    column, name = (compiler.process(one, **options) for one in element.clauses)
+    return f"json_extract_path_text({column}, {name})"
+
+
 class SeenSession(Session):
     """A session whose queries `access.visible` narrows to what the request in hand can see."""
 
@@ -87,7 +112,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = _with_driver(make_url(url))
         self.engine = _create_engine(self.url)
-        self._reader = self.engine.execution_options(begin="BEGIN")
+        self._reader = self.engine.execution_options(begin="BEGIN", **{_IS_BOUNDED: True})
         self._turns = Turns() if self.url.drivername == "sqlite" else None
 
     @contextmanager
@@ -177,6 +202,7 @@ def _create_engine(url: URL) -> Engine:
     engine = create_engine(url, **pool)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
+    event.listen(engine, "before_cursor_execute", _begin_statement)
     return engine
 
 
@@ -191,12 +217,25 @@ def _postgresql_arguments(url: URL) -> dict[str, Any]:
 def _prepare_sqlite(connection: Any, record: Any) -> None:
     # The driver would open transactions by its own rules, and none before a DDL statement.
     connection.isolation_level = None
+    clock = record.info
+    # A statement of SQLite knows no end of its own: this one is looked at every few milliseconds.
+    connection.set_progress_handler(
+        lambda: time.monotonic() > clock.get(_STATEMENT_END, math.inf), _OPERATIONS_PER_LOOK
+    )
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {_BUSY_MILLISECONDS}")
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _begin_statement(connection: Connection, *about: Any) -> None:
+    # Writes are left alone, since nobody else could finish their work; and so is what is read bit by bit,
+    # such as a snapshot, whose reader takes its time.
+    options = about[3].execution_options
+    is_bounded = options.get(_IS_BOUNDED, False) and not options.get("yield_per")
+    connection.info[_STATEMENT_END] = time.monotonic() + (_READ_SECONDS if is_bounded else math.inf)
 
 
 def _patience(longest_milliseconds: int) -> int:

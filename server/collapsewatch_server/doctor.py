@@ -1,5 +1,7 @@
 """What a server needs: a database of its schema, a queue that evicts nothing, blobs, room, open files."""
 
+import asyncio
+import ipaddress
 import resource
 import socket
 import time
@@ -7,6 +9,7 @@ import uuid
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 from pydantic import ValidationError
@@ -20,6 +23,7 @@ from collapsewatch_server.launch.embedded import missing_module
 from collapsewatch_server.migrations import knows_revision, newest_revision, stored_revision
 from collapsewatch_server.queue.feed import connect
 from collapsewatch_server.settings import ServerSettings, is_loopback
+from collapsewatch_server.web.provider import Provider, ProviderProblem
 
 _SKEW_SECONDS = 2.0
 _FEW_FILES = 1024
@@ -39,6 +43,7 @@ def checks() -> list[Finding]:
         ("redis", lambda: _redis(settings)),
         ("blobs", lambda: _blobs(settings)),
         ("address", lambda: _address(settings)),
+        ("login", lambda: _login(settings)),
         ("open files", _open_files),
         ("worker", lambda: _worker(settings)),
     ]
@@ -163,7 +168,64 @@ def _address(settings: ServerSettings) -> Finding:
             )
     if is_loopback(settings.host):
         return ok("address", f"{where}, this machine alone")
-    return note("address", f"{where} can be reached from elsewhere", "put a proxy with a login before it")
+    if settings.needs_login:
+        return ok("address", f"{where} can be reached from elsewhere, and people sign in")
+    return note(
+        "address",
+        f"{where} can be reached from elsewhere, and everybody who reaches it is let in",
+        "unset COLLAPSEWATCH_INSECURE, so that people sign in; or let nobody else reach it",
+    )
+
+
+def _login(settings: ServerSettings) -> Finding | list[Finding]:
+    if not settings.needs_login:
+        return ok("login", "nobody signs in")
+    found = [_transport(settings)]
+    if settings.public_url is not None and not settings.trusted_proxies and _is_secure(settings.public_url):
+        found.append(
+            note(
+                "proxy",
+                "the proxy that makes it https is not named, so cookies are not kept to https, and the audit "
+                "log has the proxy's address for everybody's",
+                "set COLLAPSEWATCH_TRUSTED_PROXIES to its address; have it send X-Forwarded-For and -Proto",
+            )
+        )
+    if any(ipaddress.ip_network(one).prefixlen == 0 for one in settings.trusted_proxies):
+        found.append(
+            bad("proxy", "every address counts as a trusted proxy", "name the proxies' own addresses alone")
+        )
+    if settings.oidc_issuer is not None:
+        found.append(asyncio.run(_provider(settings)))
+    return found
+
+
+def _transport(settings: ServerSettings) -> Finding:
+    """Whether passwords can be read on the way."""
+    url = settings.public_url
+    if url is not None:
+        if _is_secure(url):
+            return ok("login", f"people sign in at {url}")
+    elif is_loopback(settings.host):
+        return ok("login", "people sign in, on this machine")
+    return note(
+        "login",
+        f"passwords and cookies go to {url or settings.host} unencrypted",
+        "put a proxy with TLS before it, as docs/deploy.md shows, and set COLLAPSEWATCH_PUBLIC_URL to its "
+        "https:// address",
+    )
+
+
+def _is_secure(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+async def _provider(settings: ServerSettings) -> Finding:
+    try:
+        await Provider(settings).look()
+    except ProviderProblem as error:
+        return bad("provider", str(error), "check COLLAPSEWATCH_OIDC_ISSUER, and that it can be reached")
+    return ok("provider", f"{settings.oidc_issuer} answers as an OpenID provider")
 
 
 def _open_files() -> Finding:

@@ -105,9 +105,62 @@ class AccountConflict(ServerError):
     code = "account_conflict"
 
 
+class InvitationNotFound(ServerError):
+    status_code = 404
+    code = "invitation_not_found"
+
+
+class InvitationConflict(ServerError):
+    status_code = 409
+    code = "invitation_conflict"
+
+
+class KeyNotFound(ServerError):
+    status_code = 404
+    code = "key_not_found"
+
+
+class KeyConflict(ServerError):
+    status_code = 409
+    code = "key_conflict"
+
+
 class InvitationEnded(ServerError):
     status_code = 410
     code = "invitation_ended"
+
+
+class NotLetIn(ServerError):
+    """Another service vouches for somebody who has no account here, and gets none."""
+
+    status_code = 403
+    code = "not_let_in"
+
+    def __init__(self, reason: str, message: str) -> None:
+        """The refusal.
+
+        Args:
+            reason: one word for the page: `uninvited`, `taken`, `closed`, `unnamed`.
+        """
+        super().__init__(message)
+        self.reason = reason
+
+
+class ProxyNotTrusted(ServerError):
+    """Somebody who is no trusted proxy says who sent the request."""
+
+    status_code = 403
+    code = "proxy_not_trusted"
+
+
+class ProviderAway(ServerError):
+    status_code = 502
+    code = "provider_away"
+
+
+class NoProvider(ServerError):
+    status_code = 404
+    code = "no_provider"
 
 
 class ProjectNotFound(ServerError):
@@ -227,6 +280,18 @@ class RolloutNotFound(ServerError):
     code = "rollout_not_found"
 
 
+class TextRemoved(ServerError):
+    """The batch is there with all its numbers, and its text is not: the project keeps that for some days."""
+
+    status_code = 410
+    code = "text_removed"
+
+    def __init__(self, step: int) -> None:
+        super().__init__(
+            f"what the model wrote at step {step} was removed: its project keeps text for some days only"
+        )
+
+
 class RunConflict(ServerError):
     status_code = 409
     code = "run_conflict"
@@ -292,6 +357,17 @@ class TooBusy(ServerError):
     def all_headers(self) -> dict[str, str]:
         """Headers of the answer, `Retry-After` among them."""
         return {"Retry-After": str(self.retry_after_seconds)}
+
+
+class TooManyRequests(TooBusy):
+    """One caller, or one address, asks more often than it may."""
+
+    code = "too_many_requests"
+
+
+class QueryTooLong(ServerError):
+    status_code = 414
+    code = "query_too_long"
 
 
 class NotReady(ServerError):

@@ -2,28 +2,32 @@
 
 import asyncio
 import socket
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from sqlalchemy.exc import OperationalError
 
 from collapsewatch_server.auth import Purpose
-from collapsewatch_server.commands import HomeOption, settings_of, stop
+from collapsewatch_server.commands import (
+    HomeOption,
+    prepared,
+    print_table,
+    settings_of,
+    shown_time,
+    stop,
+)
 from collapsewatch_server.launch.credentials import CREDENTIALS_FILE, leave_credentials
 from collapsewatch_server.launch.embedded import missing_module
 from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
 from collapsewatch_server.logs import configure_logging
-from collapsewatch_server.migrations import UnknownSchema
-from collapsewatch_server.services import Services, build_services
+from collapsewatch_server.repositories import accounts, keys
 from collapsewatch_server.settings import ServerSettings
 
 serve_app = typer.Typer(name="serve", add_completion=False, pretty_exceptions_enable=False)
 keys_app = typer.Typer(
     name="keys",
-    help="Make and withdraw the keys that trainers and workers send.",
+    help="Make and withdraw the keys that programs send.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -83,12 +87,12 @@ def serve(
 
 
 def _serve_on(listening: socket.socket, settings: ServerSettings) -> None:
-    services = _prepared(settings)
+    services = prepared(settings)
     url = url_of(listening)
     new_key = leave_credentials(settings.home, url, services.keyring)
     first = None
     if settings.needs_login and services.people.needs_first():
-        first = f"{settings.public_url or url}/#/join/{services.people.first_link().token}"
+        first = services.people.first_link().url(settings.public_url or url)
     server = PageServer(services, url, lambda: _announce(settings, url, new_key, first))
     asyncio.run(server.serve(sockets=[listening]))
     if not server.started:
@@ -123,12 +127,15 @@ def _announce(settings: ServerSettings, url: str, new_key: str | None, first_lin
 @keys_app.command("create")
 def create_key(
     purpose: Annotated[
-        Purpose, typer.Option(help="ingest: for trainers. worker: for workers.")
+        Purpose, typer.Option(help="ingest: for trainers. worker: for workers. read: for what reads runs.")
     ] = Purpose.ingest,
     project: Annotated[
-        str | None, typer.Option(help="The only project an ingest key may write to; any when absent.")
+        str | None, typer.Option(help="The only project an ingest or read key is good for; any when absent.")
     ] = None,
     label: Annotated[str, typer.Option(help="What the key is for, for people.")] = "",
+    days: Annotated[
+        float | None, typer.Option(min=0.001, max=3660, help="Days that it is good; for ever when absent.")
+    ] = None,
     home: HomeOption = None,
 ) -> None:
     """Make a key and show it, this once."""
@@ -136,16 +143,22 @@ def create_key(
         raise typer.BadParameter("a worker key serves every project", param_hint="--project")
     if project is not None and not 0 < len(project.strip()) <= 200:
         raise typer.BadParameter(f"1 to 200 characters, got {len(project)}", param_hint="--project")
-    services = _prepared(settings_of(home=home))
-    typer.echo(services.keyring.create(purpose, project=project.strip() if project else None, label=label))
+    services = prepared(settings_of(home=home))
+    seconds = None if days is None else days * 86_400
+    name = project.strip() if project else None
+    key = services.keyring.create(purpose, project=name, label=label, seconds=seconds)
+    with services.database.read_session() as session:
+        project_id = None if name is None else accounts.project_named(session, name)
+    services.audit.note("key.create", target=f"{purpose} key {label!r}", project_id=project_id)
     services.close()
+    typer.echo(key)
 
 
 @keys_app.command("list")
 def list_keys(home: HomeOption = None) -> None:
     """List all keys, without their secret part."""
-    services = _prepared(settings_of(home=home))
-    header = ("id", "key", "purpose", "project", "label", "created", "last used", "revoked")
+    services = prepared(settings_of(home=home))
+    header = ("id", "key", "purpose", "project", "label", "created", "expires", "last used", "revoked")
     rows = [
         (
             str(key.id),
@@ -153,16 +166,15 @@ def list_keys(home: HomeOption = None) -> None:
             key.purpose,
             project or "any",
             key.label,
-            _shown(key.created_at),
-            _shown(key.last_used_at),
-            _shown(key.revoked_at),
+            shown_time(key.created_at),
+            shown_time(key.expires_at),
+            shown_time(key.last_used_at),
+            shown_time(key.revoked_at),
         )
         for key, project in services.keyring.all_keys()
     ]
     services.close()
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [header, *rows]:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(header, rows)
 
 
 @keys_app.command("revoke")
@@ -171,28 +183,14 @@ def revoke_key(
     home: HomeOption = None,
 ) -> None:
     """Make a key worthless, from the next request on."""
-    services = _prepared(settings_of(home=home))
+    services = prepared(settings_of(home=home))
     revoked = services.keyring.revoke(key_id)
+    if revoked:
+        with services.database.read_session() as session:
+            found = keys.find(session, key_id)
+        project_id = None if found is None else found[0].project_id
+        services.audit.note("key.revoke", target=f"key {key_id}", project_id=project_id)
     services.close()
     if not revoked:
         raise stop(f"there is no key {key_id} that is still good")
     typer.echo(f"key {key_id} is revoked")
-
-
-def _prepared(settings: ServerSettings) -> Services:
-    """The services, with the database as this version wants it."""
-    try:
-        services = build_services(settings)
-        services.prepare()
-    except UnknownSchema as error:
-        raise stop(str(error)) from error
-    except OperationalError as error:
-        reason = str(error.orig).strip().splitlines()[0]
-        raise stop(f"the database cannot be opened: {reason}") from error
-    except ValueError as error:
-        raise stop(str(error)) from error
-    return services
-
-
-def _shown(seconds: float | None) -> str:
-    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

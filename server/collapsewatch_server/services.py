@@ -4,8 +4,14 @@ from dataclasses import dataclass
 
 from collapsewatch.blobs import BlobStore, open_blob_store
 from collapsewatch_server.access.visible import narrow
+from collapsewatch_server.accounts.arrivals import Arrivals
 from collapsewatch_server.accounts.audit import Audit
+from collapsewatch_server.accounts.audit_reading import AuditReading
+from collapsewatch_server.accounts.directory import Directory
 from collapsewatch_server.accounts.doorkeeper import Doorkeeper
+from collapsewatch_server.accounts.invitations import Invitations
+from collapsewatch_server.accounts.keys import KeyDesk
+from collapsewatch_server.accounts.members import Members
 from collapsewatch_server.accounts.people import People
 from collapsewatch_server.accounts.sessions import Sessions
 from collapsewatch_server.alerting.desk import AlertDesk
@@ -21,6 +27,9 @@ from collapsewatch_server.inbox.standing import Standing
 from collapsewatch_server.ingest.batches import BatchIntake
 from collapsewatch_server.ingest.runs import RunIntake
 from collapsewatch_server.ingest.scalars import ScalarIntake
+from collapsewatch_server.keeping.desk import RetentionDesk
+from collapsewatch_server.keeping.projects import ProjectRetention
+from collapsewatch_server.keeping.texts import TextRetention
 from collapsewatch_server.liveness.earshot import Earshot
 from collapsewatch_server.liveness.heartbeats import Heartbeats
 from collapsewatch_server.liveness.watch import Watch
@@ -48,11 +57,13 @@ from collapsewatch_server.repeating import Repeated
 from collapsewatch_server.reporting.drawing import Drawing
 from collapsewatch_server.reporting.series import SeriesExport
 from collapsewatch_server.results.writer import Results
-from collapsewatch_server.retention import SECONDS_BETWEEN_LOOKS, Retention
+from collapsewatch_server.retention import SECONDS_BETWEEN_LOOKS, Retention, audit_retention
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.sharing.desk import SECONDS_BETWEEN_LOOKS as SHARE_SECONDS
 from collapsewatch_server.sharing.desk import ShareDesk
-from collapsewatch_server.web.gate import IntakeGate, beat_gate, work_gate
+from collapsewatch_server.throttling.service import Throttle, build_throttle
+from collapsewatch_server.web.gate import IntakeGate, beat_gate, entry_gate, work_gate
+from collapsewatch_server.web.provider import Provider
 
 _BUSY_SECONDS = 15.0
 narrow(SeenSession)
@@ -69,6 +80,9 @@ class Services:
     """For signs of life."""
     work: IntakeGate
     """For what workers ask and bring."""
+    entries: IntakeGate
+    """For what people say before they are signed in."""
+    throttle: Throttle
     database: Database
     blobs: BlobStore
     feed: Feed
@@ -78,9 +92,18 @@ class Services:
     bell: RedisBell | None
     keyring: Keyring
     doorkeeper: Doorkeeper
+    arrivals: Arrivals
+    provider: Provider | None
+    """Who signs people in besides their passwords."""
     people: People
+    directory: Directory
+    members: Members
+    invitations: Invitations
+    keys: KeyDesk
     sessions: Sessions
     audit: Audit
+    audit_reading: AuditReading
+    retention: RetentionDesk
     runs: RunIntake
     batches: BatchIntake
     scalars: ScalarIntake
@@ -118,7 +141,7 @@ class Services:
         upgrade(self.database.engine)
         if self.settings.worker_key is not None:
             key = self.settings.worker_key.get_secret_value()
-            self.keyring.admit(key, Purpose.worker, project=None, label="from the environment")
+            self.keyring.admit(key, Purpose.worker, label="from the environment")
 
     def open_hubs(self) -> None:
         """Binds what waits in this process to the running event loop."""
@@ -136,6 +159,7 @@ class Services:
         self.shares.snapshots.close()
         if self.bell is not None:
             self.bell.close()
+        self.throttle.close()
         self.feed.close()
         self.database.close()
 
@@ -163,7 +187,7 @@ def build_services(settings: ServerSettings) -> Services:
     feed = open_feed(redis_url, claims.ring)
     bell = RedisBell(redis_url, hub) if redis_url else None
     ring = bell.ring if bell else hub.ring
-    limits = _limits(settings)
+    limits, throttle = _limits(settings), build_throttle(settings)
     # Looks that come a little late are no break: a busy machine is not a deaf one.
     earshot = Earshot(max(3 * settings.watch_seconds, _BUSY_SECONDS))
     admission = Admission(settings.max_waiting_batches, settings.max_deferred_batches)
@@ -183,7 +207,12 @@ def build_services(settings: ServerSettings) -> Services:
     desk = AlertDesk(database, ring)
     reading = Reading(database)
     keyring = Keyring(database)
+    audit = Audit(database)
+    run_desk = RunDesk(database, ring)
+    keeping = ProjectRetention(database, TextRetention(database, blobs), run_desk, audit)
+    people = People(database)
     sessions = Sessions(database, seconds=settings.session_days * 86_400)
+    arrivals = Arrivals(database, audit)
     sharing = ShareDesk(
         database,
         blobs,
@@ -195,6 +224,8 @@ def build_services(settings: ServerSettings) -> Services:
         gate=IntakeGate(max_bytes=settings.max_intake_bytes, max_requests=settings.max_intake_requests),
         beats=beat_gate(),
         work=work_gate(settings.max_intake_bytes),
+        entries=entry_gate(),
+        throttle=throttle,
         database=database,
         blobs=blobs,
         feed=feed,
@@ -202,10 +233,25 @@ def build_services(settings: ServerSettings) -> Services:
         claims=claims,
         bell=bell,
         keyring=keyring,
-        doorkeeper=Doorkeeper(database, keyring, sessions, needs_login=settings.needs_login),
-        people=People(database),
+        doorkeeper=Doorkeeper(
+            database,
+            keyring,
+            sessions,
+            arrivals,
+            needs_login=settings.needs_login,
+            proxy_operators=settings.proxy_operators,
+        ),
+        arrivals=arrivals,
+        provider=None if settings.oidc_issuer is None else Provider(settings),
+        people=people,
+        directory=Directory(database, people),
+        members=Members(database),
+        invitations=Invitations(database, people),
+        keys=KeyDesk(database, keyring),
         sessions=sessions,
-        audit=Audit(database),
+        audit=audit,
+        audit_reading=AuditReading(database),
+        retention=RetentionDesk(database),
         runs=RunIntake(database, ring),
         batches=BatchIntake(database, blobs, feed, ring, admission),
         scalars=ScalarIntake(database, ring),
@@ -215,7 +261,7 @@ def build_services(settings: ServerSettings) -> Services:
         steps=StepReading(database),
         comparison=Comparison(database),
         run_list=RunListReading(database),
-        run_desk=RunDesk(database, ring),
+        run_desk=run_desk,
         heartbeats=Heartbeats(database, earshot, fresh_seconds=min(5.0, settings.stall_seconds / 10)),
         standing=Standing(database),
         watch=watch,
@@ -240,8 +286,13 @@ def build_services(settings: ServerSettings) -> Services:
             Repeated("late folds", results.late.look, settings.reconcile_seconds),
             Repeated("deletions", Deletions(database, blobs).look, settings.watch_seconds),
             Repeated("retention", Retention(database).look, SECONDS_BETWEEN_LOOKS),
+            Repeated(
+                "audit log", audit_retention(database, days=settings.audit_days).look, SECONDS_BETWEEN_LOOKS
+            ),
+            Repeated("project retention", keeping.look, SECONDS_BETWEEN_LOOKS),
             Repeated("shares", sharing.look, SHARE_SECONDS),
             Repeated("notifier", notifier.look, settings.notify_seconds),
+            *throttle.repeated,
         ),
     )
 

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -45,6 +46,26 @@ class ServerSettings(BaseSettings):
     """Have people sign in at an address of this machine alone as well, such as behind a proxy."""
     session_days: Annotated[float, Field(gt=0, le=90)] = 14.0
     """How long a browser stays signed in without being used."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """Networks of the proxies in front, separated by commas: only theirs are believed of `X-Forwarded-…`."""
+    proxy_user_header: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,99}$")] | None = None
+    """Header in which a trusted proxy says whom it has signed in, such as `X-Forwarded-User`."""
+    proxy_operators: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names in that header, separated by commas, of those who operate the service."""
+    oidc_issuer: str | None = None
+    """OpenID provider by which people sign in besides passwords, such as `https://login.example.com`."""
+    oidc_client_id: str | None = None
+    """Name by which the provider knows this service."""
+    oidc_client_secret: SecretStr | None = None
+    """Secret that the provider gave to this service; none for a public client."""
+    oidc_name: Annotated[str, Field(min_length=1, max_length=40)] = "your organisation"
+    """What the button for signing in by the provider calls it."""
+    oidc_operators: Annotated[tuple[str, ...], NoDecode] = ()
+    """Verified e-mail addresses or subjects at the provider, by commas, of those who operate the service."""
+    oidc_join: Literal["invited", "everyone"] = "invited"
+    """Who gets an account by the provider: those invited by their e-mail address, or everyone."""
+    audit_days: Annotated[float, Field(ge=1, le=36_500)] = 365.0
+    """How long the audit log remembers what people did; of more than a million entries the oldest go."""
     worker_key: SecretStr | None = None
     """A worker key that is accepted besides those the server has made, for deployments that choose it."""
     max_request_bytes: Annotated[int, Field(gt=0)] = 64 * _MEBIBYTE
@@ -57,6 +78,24 @@ class ServerSettings(BaseSettings):
     """Most requests with data that are taken in at once; the next are told to wait."""
     body_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     """How long a body may take to arrive, besides a second for each 16 KiB of it."""
+    rate_reads: Annotated[int, Field(ge=0)] = 12_000
+    """Requests of one key or session in a minute that read something; 0 for any number, here and below."""
+    rate_writes: Annotated[int, Field(ge=0)] = 1_200
+    """The same of those by which people change something."""
+    rate_ingest: Annotated[int, Field(ge=0)] = 60_000
+    """The same of those by which trainers send data; signs of life are never refused for their number."""
+    rate_worker: Annotated[int, Field(ge=0)] = 60_000
+    """The same of the calls of workers."""
+    rate_links: Annotated[int, Field(ge=0)] = 30_000
+    """The same of those by one shared link."""
+    rate_entry: Annotated[int, Field(ge=0)] = 120
+    """The same of attempts to sign in or to join, right ones among them."""
+    rate_bytes: Annotated[int, Field(ge=0)] = 8192 * _MEBIBYTE
+    """Bytes of bodies, as sent, of one key or session in a minute; 0 for any number."""
+    rate_address_times: Annotated[int, Field(ge=1, le=1000)] = 4
+    """An address may do so many times what one key or session may in a minute: an office is behind one."""
+    max_streams: Annotated[int, Field(ge=0)] = 500
+    """Live streams of one key or session that are open at once; a browser has one for all its tabs."""
     lease_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
     """How long a job stays with a worker that no longer says it is alive."""
     max_starts: Annotated[int, Field(ge=1, le=100)] = 3
@@ -107,7 +146,17 @@ class ServerSettings(BaseSettings):
     """Least severe message that is logged: `DEBUG`, `INFO`, `WARNING` or `ERROR`."""
 
     @field_validator(
-        "database_url", "redis_url", "blob_url", "worker_key", "public_url", "secret_key", mode="before"
+        "database_url",
+        "redis_url",
+        "blob_url",
+        "worker_key",
+        "public_url",
+        "secret_key",
+        "proxy_user_header",
+        "oidc_issuer",
+        "oidc_client_id",
+        "oidc_client_secret",
+        mode="before",
     )
     @classmethod
     def _empty_is_absent(cls, value: object) -> object:
@@ -133,12 +182,24 @@ class ServerSettings(BaseSettings):
     def _are_absolute(cls, roots: tuple[Path, ...]) -> tuple[Path, ...]:
         return tuple(root.expanduser().absolute() for root in roots)
 
-    @field_validator("channel_hosts", mode="before")
+    @field_validator("channel_hosts", "trusted_proxies", "proxy_operators", "oidc_operators", mode="before")
     @classmethod
-    def _split_hosts(cls, hosts: object) -> object:
-        if not isinstance(hosts, str):
-            return hosts
-        return [part.strip() for part in hosts.split(",") if part.strip()]
+    def _split_by_commas(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        return [part.strip() for part in given.split(",") if part.strip()]
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(ipaddress.ip_network(network, strict=False)) for network in networks)
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _is_private(cls, issuer: str | None) -> str | None:
+        if issuer is not None and not is_private_url(issuer):
+            raise ValueError(f"an issuer is an https:// address without query or fragment, got {issuer!r}")
+        return issuer
 
     @field_validator("channel_hosts")
     @classmethod
@@ -167,6 +228,27 @@ class ServerSettings(BaseSettings):
     def _is_one_or_the_other(self) -> Self:
         if self.insecure and self.login:
             raise ValueError("either people sign in (login) or everybody is let in (insecure), not both")
+        return self
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        """What tells who somebody is needs a service that asks, and all of what it works with."""
+        for name in ("proxy_user_header", "oidc_issuer"):
+            if getattr(self, name) is not None and not self.needs_login:
+                raise ValueError(f"`{name}` is for a service that people sign in to: set `login` as well")
+        if self.proxy_user_header is not None and not self.trusted_proxies:
+            raise ValueError("`proxy_user_header` needs `trusted_proxies`: from anybody else it is worthless")
+        if self.oidc_issuer is not None and self.oidc_client_id is None:
+            raise ValueError("`oidc_issuer` needs `oidc_client_id`, which the provider gives")
+        return self
+
+    @model_validator(mode="after")
+    def _largest_body_fits(self) -> Self:
+        if 0 < self.rate_bytes < self.max_request_bytes:
+            raise ValueError(
+                f"rate_bytes has to be 0 or at least max_request_bytes ({self.max_request_bytes}), else the"
+                f" largest body would never be taken; got {self.rate_bytes}"
+            )
         return self
 
     @property
@@ -200,3 +282,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def is_private_url(url: str) -> bool:
+    """Whether nobody on the way can read or change what goes there: `https://`, or on this machine."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    if not parts.hostname or parts.query or parts.fragment or parts.username:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))

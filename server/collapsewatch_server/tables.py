@@ -182,6 +182,14 @@ class Batch(Base):
         Index(None, "job_pk"),
         # Without it, each attempt that goes has the whole table read for rows that still name it.
         Index(None, "attempt_pk"),
+        # By it a project's retention finds what is due, without a look at what is not.
+        Index(
+            "ix_batches_text",
+            "run_pk",
+            "created_at",
+            sqlite_where=text("blob_key <> ''"),
+            postgresql_where=text("blob_key <> ''"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
@@ -192,6 +200,7 @@ class Batch(Base):
     step: Mapped[int]
     content_hash: Mapped[str]
     blob_key: Mapped[str]
+    """Empty once its text was removed, because its project does not keep it any longer."""
     num_bytes: Mapped[int]
     num_rollouts: Mapped[int]
     policy_version: Mapped[str | None]
@@ -245,6 +254,19 @@ class JobRow(Base):
     traceback: Mapped[str | None]
     created_at: Mapped[float]
     finished_at: Mapped[float | None]
+
+
+class JobClaim(Base):
+    """A key with which a job that is not done was claimed: only its holder may say what came of it."""
+
+    __tablename__ = "job_claims"
+
+    job_id: Mapped[int] = mapped_column(
+        ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    key_id: Mapped[int] = mapped_column(
+        ForeignKey("api_keys.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
 
 
 class BatchResult(Base):

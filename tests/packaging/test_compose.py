@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from collapsewatch_server.settings import ServerSettings
@@ -40,6 +41,20 @@ def test_every_dockerfile_is_there_and_copies_what_exists() -> None:
 def test_only_the_page_is_published_and_only_on_loopback() -> None:
     published = {name: service["ports"] for name, service in services().items() if "ports" in service}
     assert published == {"server": ["127.0.0.1:7788:7788"]}
+
+
+def test_people_sign_in_with_the_settings_as_compose_passes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unset variable arrives as its default, which is often an empty string."""
+    for name, value in services()["server"]["environment"].items():
+        given = re.sub(r"\$\{\w+(?::-([^}]*))?\}", lambda match: match[1] or "", str(value))
+        monkeypatch.setenv(name, given)
+    monkeypatch.setenv("COLLAPSEWATCH_WORKER_KEY", "cw_worker_" + "x" * 43)
+    settings = ServerSettings()
+    assert settings.needs_login
+    assert (settings.oidc_issuer, settings.proxy_user_header, settings.trusted_proxies) == (None, None, ())
+    for example in re.findall(r"^#(\w+)=(.+)$", (ROOT / ".env.example").read_text(), flags=re.MULTILINE):
+        monkeypatch.setenv(*example)
+    assert ServerSettings().oidc_issuer == "https://login.example.com"
 
 
 def test_no_secret_has_a_default() -> None:

@@ -1,15 +1,19 @@
 """A real server in a thread, and what trainers and workers send to it."""
 
+import asyncio
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 import httpx
 
-from collapsewatch_server.launch.serving import PageServer
-from collapsewatch_server.services import Services
+from collapsewatch_server.auth import Purpose
+from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
+from collapsewatch_server.services import Services, build_services
+from collapsewatch_server.settings import ServerSettings
 
 Json = dict[str, Any]
 
@@ -75,6 +79,42 @@ class LiveServer:
         job = self.claim()
         assert job["step"] == step
         assert self.done(job["job_id"], result)
+
+
+Starter = Callable[..., LiveServer]
+
+
+def started(settings: Callable[..., dict[str, Any]]) -> Iterator[Starter]:
+    """Starts real servers in threads, whose settings are these and what is given; they end with it."""
+    running: list[tuple[LiveServer, threading.Thread]] = []
+
+    def start(**changes: Any) -> LiveServer:
+        services = build_services(ServerSettings(**settings(**changes)))
+        services.prepare()
+        listening = open_socket("127.0.0.1", 0)
+        url = url_of(listening)
+        ready = threading.Event()
+        server = PageServer(services, url, ready.set)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
+        thread.start()
+        assert ready.wait(20)
+        live = LiveServer(
+            url,
+            services,
+            httpx.Client(base_url=url, timeout=20, trust_env=False),
+            services.keyring.create(Purpose.ingest, project=None, label="test"),
+            services.keyring.create(Purpose.worker, project=None, label="test"),
+            server,
+        )
+        running.append((live, thread))
+        return live
+
+    yield start
+    for live, thread in running:
+        live.http.close()
+        live.server.handle_exit(15, None)
+        thread.join(15)
+        assert not thread.is_alive()
 
 
 def batch_body(step: int, **changes: Any) -> Json:

@@ -3,6 +3,7 @@
 import resource
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from sqlalchemy import JSON, select, text
 from typer.testing import CliRunner
 
 from collapsewatch.blobs import FolderBlobStore
+from collapsewatch_server.accounts.audit import AT_THE_MACHINE
+from collapsewatch_server.accounts.audit_reading import AuditReading
 from collapsewatch_server.backup import archive, keeping, tables
 from collapsewatch_server.backup.archive import BadArchive
 from collapsewatch_server.backup.upgrades import back_up_before_upgrade
@@ -19,6 +22,7 @@ from collapsewatch_server.db import Database
 from collapsewatch_server.migrations import UnknownSchema, newest_revision, upgrade, upgrade_within
 from collapsewatch_server.tables import Base
 from tests.server.live import LiveServer, result_body
+from tests.server.team import PASSWORD, team_of
 
 Rows = dict[str, list[dict[str, Any]]]
 NewDatabase = Callable[[str], Database]
@@ -246,8 +250,49 @@ def test_the_commands(live: LiveServer, tmp_path: Path, monkeypatch: pytest.Monk
     home = ["--home", str(tmp_path / "new-home")]
     back = CliRunner().invoke(restore_app, [file, *home])
     assert (back.exit_code, "3 blobs are back" in back.output) == (0, True), back.output
+    for kept, action in (
+        (live.services.settings.effective_database_url, "backup.make"),
+        (None, "backup.restore"),
+    ):
+        url = kept or f"sqlite:///{tmp_path / 'new-home' / 'collapsewatch.db'}"
+        with closing(Database(url)) as database:
+            page = AuditReading(database).page(before_id=None, limit=1, project_id=None, action=None)
+        (entry,) = page.entries
+        assert (entry.actor, entry.action, entry.target) == (AT_THE_MACHINE, action, file)
     twice = CliRunner().invoke(restore_app, [file, *home])
     assert (twice.exit_code, "nothing was restored" in twice.output) == (1, True)
+
+
+def test_text_that_was_removed_on_purpose_is_missing_nowhere(live: LiveServer, tmp_path: Path) -> None:
+    filled(live)
+    with live.services.database.write_session() as session:
+        session.execute(text("UPDATE batches SET blob_key = '' WHERE step = 0"))
+    made = keeping.back_up(live.services.database, live.services.blobs, tmp_path / "kept.tar")
+    assert (made.num_blobs, made.missing_blobs) == (2, [])
+
+
+def test_people_come_back_and_have_to_sign_in_anew(tmp_path: Path) -> None:
+    with team_of({"home": tmp_path / "home"}) as team:
+        olga, path = team.operator("olga"), tmp_path / "kept.tar"
+        team.member("ann", p="admin")
+        olga.ok("POST", "/invitations", {"label": "for Ida", "makes_operator": False})
+        olga.ok("PUT", f"/projects/{team.project('p')}/retention", {"text_days": 30, "run_days": None})
+        made = keeping.back_up(team.services.database, None, path)
+        assert "login_sessions" not in made.rows
+        restored = Database(f"sqlite:///{tmp_path / 'other' / 'collapsewatch.db'}")
+        keeping.restore(restored, FolderBlobStore(tmp_path / "blobs"), path)
+        before, after = rows_of(team.services.database), rows_of(restored)
+        restored.close()
+        for table in ("accounts", "memberships", "invitations", "audit_log", "project_retention"):
+            assert after[table] == before[table] != [], table
+    with team_of({"home": tmp_path / "other"}) as again:
+        cookies = dict(olga.client.cookies)
+        assert cookies
+        browser = again.browser()
+        browser.client.cookies.update(cookies)
+        assert browser.refusal("GET", "/accounts") == (401, "unauthorised")
+        browser.ok("POST", "/session", {"name": "olga", "password": PASSWORD})
+        assert browser.ok("GET", "/session")["is_operator"]
 
 
 def test_every_column_that_names_a_blob_is_known_to_the_backup() -> None:

@@ -16,11 +16,14 @@ from collapsewatch.cli import PROGRAMS, Program
 from collapsewatch.doctor import main
 from collapsewatch.doctor.findings import Finding, go_through, room
 from collapsewatch.doctor.trainer import checks as look_at_trainer
+from collapsewatch_server.auth import Purpose
 from collapsewatch_server.db import Database
 from collapsewatch_server.doctor import checks as look_at_server
 from collapsewatch_server.migrations import upgrade
 from collapsewatch_worker.doctor import checks as look_at_worker
 from tests.servers import free_port
+
+ANYWHERE = "0.0.0.0"  # noqa: S104 (not bound for long)
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +77,23 @@ class TestTrainer:
         live = start_sqlite_server()
         monkeypatch.setenv("COLLAPSEWATCH_URL", live.url)
         monkeypatch.setenv("COLLAPSEWATCH_API_KEY", live.ingest_key)
+        assert {finding.level for finding in look_at_trainer()} == {"ok"}
+
+    def test_where_people_sign_in_reading_needs_a_key(
+        self, start_sqlite_server: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        live = start_sqlite_server(login=True)
+        monkeypatch.setenv("COLLAPSEWATCH_URL", live.url)
+        monkeypatch.setenv("COLLAPSEWATCH_API_KEY", live.ingest_key)
+        found = look_at_trainer()
+        # A trainer that only sends lacks nothing.
+        assert of(found, "key")[0] == "ok"
+        level, told = of(found, "read key")
+        assert (level, "is missing" in told, "COLLAPSEWATCH_READ_KEY" in told) == ("note", True, True)
+        monkeypatch.setenv("COLLAPSEWATCH_READ_KEY", live.ingest_key)
+        assert "is refused" in of(look_at_trainer(), "read key")[1]
+        key = live.services.keyring.create(Purpose.read, project=None, label="")
+        monkeypatch.setenv("COLLAPSEWATCH_READ_KEY", key)
         assert {finding.level for finding in look_at_trainer()} == {"ok"}
 
     def test_keys(self, start_sqlite_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +156,40 @@ class TestServer:
             found = of(look_at_server(), "database")
             assert (found[0], mend in found[1]) == (level, True)
         database.close()
+
+    @pytest.mark.parametrize(
+        ("variables", "subject", "level", "told"),
+        [
+            ({"LOGIN": "true"}, "login", "ok", "on this machine"),
+            ({"HOST": ANYWHERE}, "login", "note", "unencrypted"),
+            ({"LOGIN": "true", "PUBLIC_URL": "http://watch.internal"}, "login", "note", "docs/deploy.md"),
+            ({"LOGIN": "true", "PUBLIC_URL": "http://localhost:7788"}, "login", "ok", "sign in"),
+            ({"LOGIN": "true", "PUBLIC_URL": "https://watch.internal"}, "login", "ok", "sign in"),
+            ({"LOGIN": "true", "PUBLIC_URL": "https://watch.internal"}, "proxy", "note", "TRUSTED_PROXIES"),
+            ({"LOGIN": "true", "TRUSTED_PROXIES": "0.0.0.0/0"}, "proxy", "bad", "every address"),
+            ({"INSECURE": "true"}, "login", "ok", "nobody signs in"),
+            ({"INSECURE": "true", "HOST": ANYWHERE}, "address", "note", "COLLAPSEWATCH_INSECURE"),
+            (
+                {"LOGIN": "true", "OIDC_ISSUER": "http://127.0.0.1:9", "OIDC_CLIENT_ID": "x"},
+                "provider",
+                "bad",
+                "OIDC_ISSUER",
+            ),
+        ],
+        ids=str,
+    )
+    def test_how_people_sign_in(
+        self,
+        variables: dict[str, str],
+        subject: str,
+        level: str,
+        told: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(f"COLLAPSEWATCH_{name}", value)
+        found = of(look_at_server(), subject)
+        assert (found[0], told in found[1]) == (level, True), found
 
     def test_a_database_that_is_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         url = f"postgresql://me:hidden@127.0.0.1:{free_port()}/cw"

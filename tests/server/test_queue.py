@@ -164,6 +164,7 @@ def test_a_lease_that_ran_out_while_the_server_was_away_can_still_be_kept(start_
         run_out(before)
         # Its workers had nobody to tell that they live.
         after = start_server(**options)
+        after.worker_key = before.worker_key
         after.services.queue.reconcile()
         assert status_of(after, job_id) == "leased"
         assert after.worker(f"/jobs/{job_id}/beat", {"worker": "w1"}).json() == {"held": True}

@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 from collapsewatch.asking import tables
 from collapsewatch.asking.app import app
+from collapsewatch_server.auth import Purpose
+from collapsewatch_server.launch.credentials import leave_credentials
 from tests.server.alerted import act, opened
 from tests.server.live import LiveServer, result_body
 
@@ -32,6 +34,56 @@ def live(start_sqlite_server: Any, bell: str) -> LiveServer:
     body = {"points": [{"step": step, "values": {"kl": 0.1 * step, "loss": 1.0}} for step in range(3)]}
     assert server.ingest("POST", "/runs/one/scalars", json=body).is_success
     return server
+
+
+@pytest.fixture
+def guarded(start_sqlite_server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LiveServer:
+    """A server that people sign in to, and a program with no key for it."""
+    server: LiveServer = start_sqlite_server(login=True)
+    for name in ("READ_KEY", "API_KEY", "URL"):
+        monkeypatch.delenv(f"COLLAPSEWATCH_{name}", raising=False)
+    monkeypatch.setenv("COLLAPSEWATCH_HOME", str(tmp_path / "nobody"))
+    server.start_run(run_id="one", name="first")
+    return server
+
+
+def test_where_people_sign_in_a_program_needs_a_key_for_reading(
+    guarded: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = command(guarded, "runs")
+    assert refused.exit_code == 2
+    assert "COLLAPSEWATCH_READ_KEY" in refused.output
+    assert "keys create --purpose read" in refused.output
+    # A trainer's key is not taken for one.
+    monkeypatch.setenv("COLLAPSEWATCH_READ_KEY", guarded.ingest_key)
+    assert "and the given one is for `ingest`" in " ".join(command(guarded, "runs").output.split())
+    key = guarded.services.keyring.create(Purpose.read, project="p", label="notebook")
+    monkeypatch.setenv("COLLAPSEWATCH_READ_KEY", key)
+    for arguments in (["runs"], ["show", "one"], ["alerts"], ["compare", "one"]):
+        assert command(guarded, *arguments).exit_code == 0, arguments
+    monkeypatch.delenv("COLLAPSEWATCH_READ_KEY")
+    monkeypatch.setenv("NOTEBOOKS_KEY", key)
+    assert "first" in command(guarded, "runs", "--api-key-env", "NOTEBOOKS_KEY").output
+
+
+def test_programs_of_this_user_find_the_key_that_the_server_has_left(
+    guarded: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    leave_credentials(tmp_path, guarded.url, guarded.services.keyring)
+    monkeypatch.setenv("COLLAPSEWATCH_HOME", str(tmp_path))
+    assert "first" in command(guarded, "runs").output
+    # It has been withdrawn meanwhile: another one is left at the next start, and the trainers' stays.
+    before = json.loads((tmp_path / "credentials.json").read_text())
+    keyring = guarded.services.keyring
+    for key, _ in keyring.all_keys():
+        if key.purpose == "read":
+            keyring.revoke(key.id)
+    assert command(guarded, "runs").exit_code == 2
+    assert leave_credentials(tmp_path, guarded.url, keyring) is None
+    after = json.loads((tmp_path / "credentials.json").read_text())
+    assert after["api_key"] == before["api_key"]
+    assert after["read_key"] != before["read_key"]
+    assert "first" in command(guarded, "runs").output
 
 
 def command(live: LiveServer, *arguments: str) -> Result:

@@ -102,7 +102,7 @@ def test_template_evidence_and_buckets_are_told_of_the_newest_batch_and_of_each_
     measured = {"reward": {"value": 0.5}, "compression_ratio": {"value": 0.4}}
     full = result_body(0.6, template_evidence=evidence, buckets=buckets, batch_metrics=measured)
     quiet.score(run_id, 1, full)
-    expected = {**evidence, "compression_distance_ratio": None}
+    expected = {**evidence, "compression_distance_ratio": None, "phrases_removed": False}
     for answer in (quiet.get(f"/runs/{run_id}"), quiet.get(f"/runs/{run_id}/steps/1")):
         assert answer["template_evidence"] == expected
         assert answer["buckets"] == buckets

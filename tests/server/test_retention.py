@@ -1,4 +1,4 @@
-"""Old events go, and a stream that would need them says that it begins anew."""
+"""Old events and audit entries go; a stream that would need the events says that it begins anew."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,11 +7,12 @@ import pytest
 from sqlalchemy import select, update
 
 from collapsewatch.contracts.runs import RunStart
+from collapsewatch_server.account_tables import AuditEntry
 from collapsewatch_server.auth import Caller, Purpose
 from collapsewatch_server.db import now
-from collapsewatch_server.repositories import events
+from collapsewatch_server.repositories import audit, events
 from collapsewatch_server.repositories.events import Event
-from collapsewatch_server.retention import Retention
+from collapsewatch_server.retention import Retention, audit_retention
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.tables import EventRow
@@ -74,6 +75,28 @@ def test_the_newest_stays_and_ids_go_on_behind_it(services: Services) -> None:
     add_events(services, 1)
     assert kept(services)[-1] > ids[-1]
     assert services.reading.kept_event_ids() == (ids[2], kept(services)[-1])
+
+
+@pytest.mark.parametrize("most_at_once", [1, 100])
+def test_old_entries_of_the_audit_log_go_and_of_too_many_the_oldest(
+    services: Services, most_at_once: int
+) -> None:
+    def left() -> list[str]:
+        page = services.audit_reading.page(before_id=None, limit=99, project_id=None, action=None)
+        return [entry.actor for entry in reversed(page.entries)]
+
+    Retention(services.database, log=audit, keep_seconds=0).look()
+    for number in range(8):
+        services.audit.note("run.delete", actor=f"a{number}")
+    with services.database.write_session() as session:
+        old = AuditEntry.actor.in_(["a0", "a1"])
+        session.execute(update(AuditEntry).where(old).values(at=now() - 366 * 86_400))
+    audit_retention(services.database, days=367).look()
+    assert left() == [f"a{number}" for number in range(8)]
+    audit_retention(services.database, days=365).look()
+    assert left() == [f"a{number}" for number in range(2, 8)]
+    Retention(services.database, log=audit, max_kept=3, most_at_once=most_at_once).look()
+    assert left() == ["a5", "a6", "a7"]
 
 
 def test_a_stream_that_missed_what_is_gone_begins_anew(

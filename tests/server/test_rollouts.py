@@ -235,6 +235,7 @@ def test_a_step_or_run_without_rollouts_is_not_found(quiet: LiveServer) -> None:
         "num_steps": 0,
         "num_rollouts": 0,
         "unreadable_steps": [],
+        "num_removed_steps": 0,
     }
 
 

@@ -138,7 +138,8 @@ def test_a_deleted_run_leaves_nothing_and_takes_nothing_with_it(
     assert [item["run_id"] for item in live.get("/alerts")["items"]] == [other]
     assert [row["run_id"] for row in live.get("/run-list")["rows"]] == [other]
     assert [row["run_id"] for row in live.get("/runs")["runs"]] == [other]
-    assert live.get("/projects")["projects"] == [{"name": "p", "num_runs": 1}]
+    (project,) = live.get("/projects")["projects"]
+    assert (project["name"], project["num_runs"], project["role"]) == ("p", 1, "admin")
     monkeypatch.setattr(run_purge, "_UNDER_WAY_SECONDS", -1.0)
     take_away(live)
     assert blobs(live) == files

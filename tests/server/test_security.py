@@ -7,7 +7,7 @@ import pytest
 from collapsewatch_server.settings import ServerSettings, is_loopback
 from tests.server.live import LiveServer
 
-ANYWHERE = "0.0.0.0"  # noqa: S104 (refused, not bound)
+ANYWHERE = "0.0.0.0"  # noqa: S104 (not bound)
 
 
 @pytest.fixture
@@ -119,10 +119,17 @@ def test_a_mistake_of_the_server_has_the_shape_too_and_tells_nothing(
 
 
 @pytest.mark.parametrize("host", [ANYWHERE, "::", "192.168.1.5", "example.org", ""])
-def test_an_address_that_others_can_reach_needs_insecure(host: str) -> None:
-    with pytest.raises(ValueError, match="--insecure"):
-        ServerSettings(host=host)
-    assert ServerSettings(host=host, insecure=True).host == host
+def test_people_sign_in_at_an_address_that_others_can_reach(host: str) -> None:
+    assert ServerSettings(host=host).needs_login
+    assert not ServerSettings(host=host, insecure=True).needs_login
+
+
+def test_nobody_signs_in_on_a_machine_of_ones_own_unless_asked_to() -> None:
+    for host in ("127.0.0.1", "localhost", "::1"):
+        assert not ServerSettings(host=host).needs_login
+        assert ServerSettings(host=host, login=True).needs_login
+    with pytest.raises(ValueError, match="not both"):
+        ServerSettings(login=True, insecure=True)
 
 
 def test_loopback_is_recognised() -> None:

@@ -148,8 +148,9 @@ def test_the_first_start_leaves_a_key_for_this_user_and_the_next_keeps_it(
 
     second = serve("--no-worker")
     again = json.loads(path.read_text())
-    assert again == {"url": second.url, "api_key": left["api_key"]}
+    assert again == {**left, "url": second.url}
     assert left["api_key"] not in second.output
+    assert left["read_key"] not in first.output + second.output
     headers = {"Authorization": f"Bearer {left['api_key']}"}
     body = {"run_id": "r", "project": "p", "name": "n"}
     with httpx.Client(base_url=str(second.url), headers=headers, trust_env=False) as client:
@@ -196,7 +197,7 @@ def test_what_cannot_work_is_said_in_one_line(environment: dict[str, str]) -> No
         port = str(taken.getsockname()[1])
         cases = [
             (["--no-worker", "--port", port], {}, "--port 0 takes a free port"),
-            (["--host", "::"], {}, "--insecure"),
+            (["--port", "0", "--login", "--insecure"], {}, "not both"),
             (["--port", "70000"], {}, "port"),
             (["--port", "0"], {"COLLAPSEWATCH_DATABASE_URL": "mysql://x"}, "postgresql://"),
             (

@@ -33,6 +33,8 @@ class Rule:
     """In some project, which then bounds what is seen and changed."""
     service_wide: bool = False
     """Needs the role in every project: the route is about the service itself."""
+    of_self: bool = False
+    """About the caller's own account, whatever its roles: nothing is asked of projects, or hidden."""
     keys: tuple[Purpose, ...] = (Purpose.read,)
     """Keys that may call it besides people."""
     action: str = ""
@@ -57,6 +59,7 @@ def _operator(action: str = "") -> Rule:
 
 _API = "/api/v1"
 _RUN = f"{_API}/runs/{{run_id}}"
+_PROJECT = f"{_API}/projects/{{project_id}}"
 _SHARED = f"{_API}/shared/{{token}}"
 
 RULES: dict[tuple[str, str], Rule | Door] = {
@@ -74,10 +77,37 @@ RULES: dict[tuple[str, str], Rule | Door] = {
     ("GET", f"{_API}/session"): Door.everybody,
     ("POST", f"{_API}/session"): Door.everybody,
     ("DELETE", f"{_API}/session"): Door.everybody,
+    ("GET", f"{_API}/session/provider"): Door.everybody,
+    ("POST", f"{_API}/session/provider"): Door.everybody,
+    ("GET", f"{_API}/session/provider/back"): Door.everybody,
     ("POST", f"{_API}/session/link"): Door.everybody,
     ("POST", f"{_API}/session/join"): Door.everybody,
-    ("POST", f"{_API}/session/accept"): Rule(keys=(), action="invitation.accept"),
-    ("POST", f"{_API}/session/password"): Rule(keys=(), action="password.change"),
+    ("POST", f"{_API}/session/accept"): Rule(of_self=True, keys=(), action="invitation.accept"),
+    ("POST", f"{_API}/session/password"): Rule(of_self=True, keys=(), action="password.change"),
+    # People and keys: of the service, and of a project.
+    ("GET", f"{_API}/accounts"): _operator(),
+    ("PATCH", f"{_API}/accounts/{{account_id}}"): _operator("account.change"),
+    ("POST", f"{_API}/accounts/{{account_id}}/reset"): _operator("account.reset"),
+    ("GET", f"{_API}/invitations"): _operator(),
+    ("POST", f"{_API}/invitations"): _operator("invitation.create"),
+    ("DELETE", f"{_API}/invitations/{{invitation_id}}"): _operator("invitation.revoke"),
+    ("GET", f"{_API}/keys"): _operator(),
+    ("POST", f"{_API}/keys"): _operator("key.create"),
+    ("DELETE", f"{_API}/keys/{{key_id}}"): _operator("key.revoke"),
+    ("GET", f"{_PROJECT}/members"): _admin(),
+    ("PUT", f"{_PROJECT}/members/{{account_id}}"): _admin("member.set"),
+    ("DELETE", f"{_PROJECT}/members/{{account_id}}"): _admin("member.remove"),
+    ("GET", f"{_PROJECT}/invitations"): _admin(),
+    ("POST", f"{_PROJECT}/invitations"): _admin("invitation.create"),
+    ("DELETE", f"{_PROJECT}/invitations/{{invitation_id}}"): _admin("invitation.revoke"),
+    ("GET", f"{_PROJECT}/keys"): _admin(),
+    ("POST", f"{_PROJECT}/keys"): _admin("key.create"),
+    ("DELETE", f"{_PROJECT}/keys/{{key_id}}"): _admin("key.revoke"),
+    ("GET", f"{_PROJECT}/retention"): _admin(),
+    ("PUT", f"{_PROJECT}/retention"): _admin("retention.set"),
+    # What was done: by the admins of a project in that project, by operators everywhere.
+    ("GET", f"{_API}/audit"): _admin(),
+    ("GET", f"{_API}/audit/export.csv"): _admin("audit.export"),
     # What trainers send.
     ("POST", f"{_API}/runs"): Door.trainers,
     ("PATCH", _RUN): Door.trainers,

@@ -1,16 +1,17 @@
 """Finds out who asks, and how far that reaches."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from collapsewatch_server.access.roles import LOCAL, Identity, Role
 from collapsewatch_server.access.rules import Rule
 from collapsewatch_server.access.visible import Visible
+from collapsewatch_server.accounts.arrivals import Arrival, Arrivals
 from collapsewatch_server.accounts.sessions import Sessions
-from collapsewatch_server.auth import Keyring, Purpose
+from collapsewatch_server.auth import KEY_START, Keyring, Purpose
 from collapsewatch_server.db import Database
-from collapsewatch_server.errors import Forbidden, Unauthorised
+from collapsewatch_server.errors import Forbidden, ProjectNotFound, RunNotFound, Unauthorised
 from collapsewatch_server.repositories import runs
 
 
@@ -22,18 +23,34 @@ class Credentials:
     session_token: str | None
     address: str
     """Network address that it came from."""
+    proxy_user: str | None = None
+    """Whom a trusted proxy says that it has signed in."""
 
 
 class Doorkeeper:
     """Knows who asks by a key or by a session."""
 
     def __init__(
-        self, database: Database, keyring: Keyring, sessions: Sessions, *, needs_login: bool
+        self,
+        database: Database,
+        keyring: Keyring,
+        sessions: Sessions,
+        arrivals: Arrivals,
+        *,
+        needs_login: bool,
+        proxy_operators: Collection[str] = (),
     ) -> None:
+        """The service.
+
+        Args:
+            proxy_operators: names, as the proxy says them, of those who operate the service.
+        """
         self._database = database
         self._keyring = keyring
         self._sessions = sessions
+        self._arrivals = arrivals
         self.needs_login = needs_login
+        self._proxy_operators = frozenset(name.lower() for name in proxy_operators)
 
     def identify(self, credentials: Credentials, purposes: tuple[Purpose, ...]) -> Identity:
         """Who it is.
@@ -44,9 +61,13 @@ class Doorkeeper:
         Raises:
             Unauthorised: nobody that is known.
             Forbidden: a key for something else.
+            NotLetIn: somebody whom a proxy has signed in and who may not come in here.
         """
         if not self.needs_login:
             return LOCAL
+        if credentials.proxy_user is not None and not _is_key(credentials.authorization):
+            # A proxy that asks for a password may pass that on as well: it is no business of ours.
+            return self._by_proxy(credentials.proxy_user, credentials.address)
         if credentials.authorization is not None:
             return self._by_key(credentials.authorization, purposes)
         if credentials.session_token is not None:
@@ -60,10 +81,10 @@ class Doorkeeper:
 
         Raises:
             Forbidden: it does not have the role that the route needs.
+            RunNotFound, ProjectNotFound: what the path names is not there for it.
         """
-        # What a key may do is said by its purpose.
-        role = Role.viewer if caller.kind == "key" else rule.role
-        if caller.reaches_all(role):
+        role = _role_for(caller, rule)
+        if is_unbounded(caller, rule):
             return None
         if rule.service_wide:
             raise Forbidden("this is for those who operate the whole service")
@@ -74,7 +95,15 @@ class Doorkeeper:
         # Who has no role at all in a project is not told that what it asks for is there.
         if (has is not None and has < role) or (not project_ids and role > Role.viewer):
             raise Forbidden(f"this needs the role `{role.name}` in the project")
-        return Visible(project_ids, service_wide=role is Role.viewer)
+        if target not in project_ids:
+            # Here once and for all, so that no route has to look before it writes.
+            if "project_id" in path:
+                raise ProjectNotFound(str(path["project_id"]))
+            if "run_id" in path:
+                raise RunNotFound(str(path["run_id"]))
+        readable = caller.projects(Role.viewer)
+        assert readable is not None
+        return Visible(project_ids, service_wide=role is Role.viewer, readable=readable)
 
     def _by_key(self, authorization: str, purposes: tuple[Purpose, ...]) -> Identity:
         if not purposes:
@@ -89,6 +118,17 @@ class Doorkeeper:
             everywhere=Role.viewer if caller.project_id is None else None,
         )
 
+    def _by_proxy(self, user: str, address: str) -> Identity:
+        name = user.lower()
+        arrival = Arrival(
+            subject=f"proxy {name}",
+            name=name,
+            proven_name=name,
+            is_operator=name in self._proxy_operators,
+            may_join=True,
+        )
+        return self._arrivals.identify(arrival, address=address)
+
     def _project_of(self, path: Mapping[str, Any]) -> int | None:
         """The project that the path is about, if there is one."""
         project_id = path.get("project_id")
@@ -99,3 +139,18 @@ class Doorkeeper:
             return None
         with self._database.read_session() as session:
             return runs.project_of(session, str(run_id))
+
+
+def _is_key(authorization: str | None) -> bool:
+    scheme, _, key = (authorization or "").partition(" ")
+    return scheme.lower() == "bearer" and key.strip().startswith(KEY_START)
+
+
+def is_unbounded(caller: Identity, rule: Rule) -> bool:
+    """Whether nothing is hidden from the caller when it calls a route of this rule."""
+    return rule.of_self or caller.reaches_all(_role_for(caller, rule))
+
+
+def _role_for(caller: Identity, rule: Rule) -> Role:
+    # What a key may do is said by its purpose.
+    return Role.viewer if caller.kind == "key" else rule.role

@@ -2,12 +2,16 @@
 
 import secrets
 from contextlib import suppress
+from threading import BoundedSemaphore
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 MIN_CHARS, MAX_CHARS = 10, 200
+AT_ONCE = 4
+"""Passwords that are hashed at a time, for 64 MiB each; others wait for their turn."""
 _hasher = PasswordHasher()
+_turns = BoundedSemaphore(AT_ONCE)
 # Checked where there is no account, so that the time of an answer does not tell whether there is one.
 _NOBODYS = _hasher.hash(secrets.token_urlsafe())
 
@@ -23,12 +27,13 @@ def problem(password: str, name: str) -> str | None:
 
 def hashed(password: str) -> str:
     """What may be stored of it; takes a twentieth of a second and 64 MiB."""
-    return _hasher.hash(password)
+    with _turns:
+        return _hasher.hash(password)
 
 
 def is_right(password: str, stored: str | None) -> bool:
     """Whether it is the password; takes as long when nothing is stored."""
-    with suppress(VerificationError, InvalidHashError):
+    with _turns, suppress(VerificationError, InvalidHashError):
         return _hasher.verify(stored or _NOBODYS, password) and stored is not None
     return False
 

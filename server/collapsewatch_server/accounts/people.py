@@ -34,6 +34,13 @@ class NewLink:
     token: str
     invitation: Invitation
 
+    def url(self, page_url: str) -> str:
+        """The link, given the address of the page.
+
+        The token is in the fragment, which browsers keep to themselves: no server's log gets to see it.
+        """
+        return f"{page_url.rstrip('/')}/#/join/{self.token}"
+
 
 class People:
     """Opens accounts to those who were invited, and knows them again by their passwords."""
@@ -74,6 +81,7 @@ class People:
         makes_operator: bool = False,
         project_id: int | None = None,
         role: Role | None = None,
+        invited_by: int | None = None,
         seconds: float = INVITATION_SECONDS,
     ) -> NewLink:
         """A link by which somebody joins, once."""
@@ -87,6 +95,7 @@ class People:
                 makes_operator=makes_operator,
                 project_id=project_id,
                 role=None if role is None else role.name,
+                invited_by=invited_by,
             )
         return NewLink(token, made)
 
@@ -95,12 +104,15 @@ class People:
 
         Raises:
             AccountNotFound: there is none that is open.
+            AccountConflict: another service signs the person in.
         """
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         with self._database.write_session() as session:
             account = accounts.get(session, account_pk)
             if account is None or account.closed_at is not None:
                 raise AccountNotFound(str(account_pk))
+            if account.subject is not None:
+                raise AccountConflict("another service signs this person in, so there is no password to set")
             accounts.forget_links_of(session, account_pk)
             made = accounts.invite(
                 session,
@@ -175,7 +187,7 @@ class People:
             self._give_role(session, invitation, account_pk)
 
     def change_password(self, account_pk: int, old: str, new: str) -> None:
-        """Sets another password.
+        """Sets another password; links by which one could be set become worthless.
 
         Raises:
             WrongCredentials: the old one is wrong.
@@ -188,6 +200,9 @@ class People:
         if (problem := passwords.problem(new, account.name)) is not None:
             raise WeakPassword(problem)
         self._set_password(account_pk, new)
+        with self._database.write_session() as session:
+            # Somebody else may have asked for one of these.
+            accounts.forget_links_of(session, account_pk)
 
     def _set_password(self, account_pk: int, password: str) -> None:
         password_hash = passwords.hashed(password)

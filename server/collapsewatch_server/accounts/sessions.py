@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy.exc import SQLAlchemyError
 
 from collapsewatch_server.access.roles import Identity, Role
+from collapsewatch_server.access.visible import seeing
 from collapsewatch_server.account_tables import Account
 from collapsewatch_server.db import Database, answer_by
 from collapsewatch_server.repositories import accounts, login_sessions
@@ -51,7 +52,7 @@ class Sessions:
             login_sessions.remove_expired(session)
             if instead_of is not None:
                 login_sessions.end(session, hash_of(instead_of))
-            login_sessions.add(
+            session_id = login_sessions.add(
                 session,
                 token_hash=hash_of(token),
                 account_pk=account_pk,
@@ -59,11 +60,13 @@ class Sessions:
                 address=address,
                 browser=browser[:_MAX_BROWSER_CHARS],
             )
+            login_sessions.touch(session, session_id, account_pk)
         return NewToken(token, self._seconds)
 
     def identify(self, token: str) -> Identity | None:
         """Whose session it is; nobody's when it has ended."""
-        with self._database.read_session() as session:
+        # Who somebody is does not depend on what the request in hand can see.
+        with seeing(None), self._database.read_session() as session:
             found = login_sessions.find(session, hash_of(token))
             if found is None:
                 return None

@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +17,10 @@ from collapsewatch_server.reading.alert_views import DetectorChoice
 _TABLES: dict[str, type[BaseModel]] = {"rule": RuleText, "detector": DetectorChoice}
 _HEADER = re.compile(r"\s*\[\[\s*\"?(\w+)\"?\s*\]\]")
 _KEY = re.compile(r"\s*\"?([A-Za-z_]\w*)\"?\s*=")
+_ASIDE = re.compile(r"""\"(?:[^"\\]++|\\.)*+(?:"|$)|'[^']*+(?:'|$)|\#.*""")
+"""Strings and comments of a line."""
+_MAX_DOTS = 4
+_MAX_FAULTS = 20
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ def read(text: str, known_detectors: Iterable[str]) -> RuleFile:
     Raises:
         InvalidBody: not TOML, or something in it is wrong; each detail names a line and a field.
     """
+    _refuse_costly(text)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -42,13 +48,15 @@ def read(text: str, known_detectors: Iterable[str]) -> RuleFile:
     lines = _Lines(text, document)
     details = [
         wrong(f"line {lines.of_key(name)}: {name}", "only [[rule]] and [[detector]] are known", value)
-        for name, value in document.items()
-        if name not in _TABLES or not isinstance(value, list)
+        for name, value in islice(_unexpected(document), _MAX_FAULTS)
     ]
     found: dict[str, list[Any]] = {name: [] for name in _TABLES}
     for name, model in _TABLES.items():
         tables = document.get(name, [])
         for position, table in enumerate(tables if isinstance(tables, list) else []):
+            if len(details) >= _MAX_FAULTS:
+                # To say where each stands takes a look through the file.
+                break
             try:
                 found[name].append(model.model_validate(table, strict=True))
             except ValidationError as error:
@@ -58,6 +66,30 @@ def read(text: str, known_detectors: Iterable[str]) -> RuleFile:
     if details:
         raise InvalidBody(f"the file is wrong at {details[0].loc}: {details[0].message}", details)
     return RuleFile(found["rule"], found["detector"])
+
+
+def _refuse_costly(text: str) -> None:
+    """Comes back if the file is read in time that grows with its length alone.
+
+    The library takes the square of the parts of a key, minutes for what fits into a file. Ours have one part.
+    Where no string goes over several lines, each line tells by itself what is a key in it.
+
+    Raises:
+        InvalidBody: it has keys of many parts, or strings of several lines.
+    """
+    if '"""' in text or "'''" in text:
+        raise InvalidBody("a string stands in one line and between single quotation marks")
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > _MAX_DOTS and _ASIDE.sub("", line).count(".") > _MAX_DOTS:
+            message = f"line {number} has a key of many parts, and rules have none"
+            raise InvalidBody(message, [ErrorDetail(loc=f"line {number}", message=message)])
+
+
+def _unexpected(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is neither rules nor detectors."""
+    for name, value in document.items():
+        if name not in _TABLES or not isinstance(value, list):
+            yield name, value
 
 
 def write(rules: Iterable[RuleText], detectors: Iterable[DetectorChoice]) -> str:
@@ -114,7 +146,8 @@ class _Lines:
         return 1
 
     def _keys(self, header: int) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(self._lines[header:], header + 1):
+        for number in range(header + 1, len(self._lines) + 1):
+            line = self._lines[number - 1]
             if line.lstrip().startswith("["):
                 return
             match = _KEY.match(line)

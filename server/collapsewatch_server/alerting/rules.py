@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.access.naming import check_named
 from collapsewatch_server.alerting import rule_files
 from collapsewatch_server.alerts import custom
 from collapsewatch_server.alerts.catalogue import DETECTORS
@@ -33,6 +34,8 @@ from collapsewatch_server.results.own_rules import measured
 
 log = logging.getLogger(__name__)
 
+MOST_RULES = 500
+"""Of all projects: what is scored is held against each."""
 MOST_PREVIEWED = 50
 """Runs of a preview."""
 _SAME_MATTER = ("metric", "scope", "operator", "project", "tag", "run")
@@ -60,6 +63,7 @@ class RuleBook:
 
         Raises:
             AlertRuleConflict: there is one of this name.
+            Forbidden, ProjectNotFound, RunNotFound: it is about what the caller may not decide of.
         """
         with self._database.write_session() as session:
             rule_id = _add(session, text)
@@ -73,11 +77,11 @@ class RuleBook:
         Raises:
             AlertRuleNotFound: there is none of this id.
             AlertRuleConflict: another rule has this name.
+            Forbidden, ProjectNotFound, RunNotFound: it would be about what the caller may not decide of.
         """
         with self._database.write_session() as session:
             before = _found(session, rule_id)
-            other = alert_rules.named(session, text.name)
-            if other is not None and other.rule_id != rule_id:
+            if alert_rules.id_of(session, text.name) not in (None, rule_id):
                 raise _name_taken(text.name)
             told = _change(session, before, text)
             stored = alert_rules.find(session, rule_id)
@@ -102,6 +106,7 @@ class RuleBook:
     def preview(self, text: RuleText) -> alert_views.RulePreview:
         """What the rule would have said of the runs that are there, had it always been there."""
         with self._database.read_session() as session:
+            _check_tried(session, text)
             about = alert_rules.runs_to_judge(session, text)
             found = [_of_run(session, run, text) for run in about[:MOST_PREVIEWED]]
         return alert_views.RulePreview(
@@ -146,6 +151,7 @@ class RuleBook:
 
         Raises:
             InvalidRequest: there is no such rule.
+            Forbidden, ProjectNotFound: the caller may not decide of the project, or of all.
         """
         if choice.rule not in DETECTORS:
             message = f"there is no detector {choice.rule}"
@@ -156,8 +162,13 @@ class RuleBook:
         self._ring_for(told)
 
     def forget_detector(self, project: str | None, rule: str) -> bool:
-        """Whether the project had a setting of its own, which it now has no more."""
+        """Whether the project had a setting of its own, which it now has no more.
+
+        Raises:
+            Forbidden, ProjectNotFound: the caller may not decide of the project, or of all.
+        """
         with self._database.write_session() as session:
+            check_named(session, project=project)
             removed = detector_settings.remove(session, project or EVERY_PROJECT, rule)
             told = settle(session, alert_threads.of_rule(session, rule, project, only_live=True))
             _store(session, told)
@@ -187,6 +198,8 @@ class RuleBook:
 
         Raises:
             InvalidBody: something in it is wrong; nothing was changed.
+            AlertRuleConflict: a rule has the name that the caller cannot see; nothing was changed.
+            Forbidden, ProjectNotFound, RunNotFound: one is about what the caller may not decide of.
         """
         given = rule_files.read(text, DETECTORS)
         done = alert_views.Imported(
@@ -215,7 +228,16 @@ class RuleBook:
             self._ring()
 
 
+def _check_tried(session: Session, text: RuleText) -> None:
+    # Without a name it is tried on the runs that the caller may decide of, and on no others.
+    if text.project is not None or text.run is not None:
+        check_named(session, project=text.project, run_id=text.run)
+
+
 def _add(session: Session, text: RuleText) -> int:
+    check_named(session, project=text.project, run_id=text.run)
+    if alert_rules.count(session) >= MOST_RULES:
+        raise AlertRuleConflict(f"there are {MOST_RULES} rules already; all of them look at every step")
     rule_id = alert_rules.add(session, text)
     if rule_id is None:
         raise _name_taken(text.name)
@@ -227,6 +249,7 @@ def _add(session: Session, text: RuleText) -> int:
 def _change(session: Session, before: StoredRule, text: RuleText) -> Told:
     if before.text == text:
         return []
+    check_named(session, project=text.project, run_id=text.run)
     alert_rules.change(session, before.rule_id, text)
     alert_rules.begin_now(session, before.rule_id)
     log.info("alert rule saved", extra={"rule_id": before.rule_id})
@@ -254,6 +277,7 @@ def _close(session: Session, rule: StoredRule) -> Told:
 
 
 def _choose(session: Session, choice: DetectorChoice) -> Told:
+    check_named(session, project=choice.project)
     setting = Setting(choice.enabled, choice.severity)
     detector_settings.put(session, choice.project or EVERY_PROJECT, choice.rule, setting)
     return settle(session, alert_threads.of_rule(session, choice.rule, choice.project, only_live=True))

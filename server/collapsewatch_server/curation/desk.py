@@ -46,9 +46,21 @@ class RunDesk:
         Raises:
             RunNotFound: there is none of this id.
         """
+        self.delete_if(run_id, lambda session, run_pk: True)
+
+    def delete_if(self, run_id: str, is_due: Callable[[Session, int], bool]) -> bool:
+        """Whether the run was deleted.
+
+        Args:
+            is_due: decides it by the run's row id, once nobody else can change the run any more.
+
+        Raises:
+            RunNotFound: there is none of this id.
+        """
         for attempt in range(_MOST_TRIES):
             try:
-                self._delete(run_id)
+                if not self._delete(run_id, is_due):
+                    return False
                 break
             except IntegrityError:
                 # Another server has just told of one of its alerts.
@@ -56,16 +68,20 @@ class RunDesk:
                     raise
         self._ring()
         log.info("run deleted", extra={"run": run_id})
+        return True
 
-    def _delete(self, run_id: str) -> None:
+    def _delete(self, run_id: str, is_due: Callable[[Session, int], bool]) -> bool:
         with self._database.write_session() as session:
             runs.take_time(session)
             run, project = _held(session, run_id)
+            if not is_due(session, run.id):
+                return False
             run_purge.mark(session, run.id)
             # No run's event: those go with their run.
             events.add(
                 session, None, [Event("run", {"run_id": run_id, "project": project, "state": "deleted"})]
             )
+        return True
 
 
 def _held(session: Session, run_id: str) -> tuple[Run, str]:

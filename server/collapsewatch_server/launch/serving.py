@@ -29,6 +29,9 @@ class PageServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
+            # Whom to believe is said by `trusted_proxies` alone (`web.proxies`): uvicorn of itself believes
+            # every program of this machine.
+            proxy_headers=False,
             ws="none",
             lifespan="on",
             timeout_graceful_shutdown=_GRACE_SECONDS,

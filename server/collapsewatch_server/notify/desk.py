@@ -12,6 +12,8 @@ from pydantic import SecretStr
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.access.naming import check_named
+from collapsewatch_server.access.visible import sees_everything
 from collapsewatch_server.channel_tables import Channel, Delivery
 from collapsewatch_server.db import Database
 from collapsewatch_server.errors import ChannelConflict, ChannelNotFound, ChannelRefused, TooBusy
@@ -30,7 +32,7 @@ from collapsewatch_server.notify.views import (
     DeliveryView,
 )
 from collapsewatch_server.reading.views import iso
-from collapsewatch_server.repositories import channels, clock, deliveries
+from collapsewatch_server.repositories import channels, clock, deliveries, runs
 from collapsewatch_server.repositories.deliveries import Tally
 
 log = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class ChannelDesk:
         Raises:
             ChannelRefused: it may not have this address.
             ChannelConflict: there is one of that name.
+            Forbidden, ProjectNotFound: the caller may not decide who is told of the project, or of all.
         """
         url = draft.url.get_secret_value().strip()
         self._check(draft.kind, url)
@@ -80,8 +83,9 @@ class ChannelDesk:
         values = {name: getattr(draft, name) for name in _PLAIN}
         sealed = self._seal(url, secret)
         with _one_of_a_name(draft.name), self._database.write_session() as session:
+            check_named(session, project=draft.project)
             _check_name(session, draft.name, None)
-            if len(channels.all_rows(session)) >= _MOST_CHANNELS:
+            if channels.count(session) >= _MOST_CHANNELS:
                 raise ChannelConflict(f"there are {_MOST_CHANNELS} channels already")
             target = _masked(draft.kind, url)
             row = channels.add(session, kind=draft.kind, sealed=sealed, target=target, **values)
@@ -96,6 +100,7 @@ class ChannelDesk:
             ChannelNotFound: there is none of that id.
             ChannelRefused: it may not have this address, or its old one cannot be read any more.
             ChannelConflict: there is another one of that name.
+            Forbidden, ProjectNotFound: the caller may not decide who is told of the project, or of all.
         """
         kind = self.one(channel_id).kind
         url = update.url.get_secret_value().strip() if update.url is not None else None
@@ -110,6 +115,8 @@ class ChannelDesk:
         with _one_of_a_name(update.name), self._database.write_session() as session:
             if not channels.lock(session, channel_id):
                 raise ChannelNotFound(channel_id)
+            if "project" in values:
+                check_named(session, project=values["project"])
             if update.name is not None:
                 _check_name(session, update.name, channel_id)
             if url is not None or secret is not None:
@@ -181,9 +188,11 @@ class ChannelDesk:
         with self._database.read_session() as session:
             _found(session, channel_id)
             rows = deliveries.of_channel(session, channel_id, before, limit + 1)
+            # It may have told of other projects before it was for one alone.
+            projects = None if sees_everything() else runs.project_names(session)
         shown = rows[:limit]
         older = shown[-1].id if len(rows) > limit else None
-        return DeliveryList(deliveries=[_delivery_view(row) for row in shown], next_before=older)
+        return DeliveryList(deliveries=[_delivery_view(row, projects) for row in shown], next_before=older)
 
     def _one(self, session: Session, channel_id: int) -> ChannelView:
         row = _found(session, channel_id)
@@ -284,7 +293,9 @@ def _view(row: Channel, tally: Tally) -> ChannelView:
     )
 
 
-def _delivery_view(row: Delivery) -> DeliveryView:
+def _delivery_view(row: Delivery, projects: set[str] | None = None) -> DeliveryView:
+    """The message, as far as it tells of these projects; all of it when none are named."""
+    changes = [one for one in row.message["changes"] if projects is None or one["project"] in projects]
     return DeliveryView.model_validate(
         {
             "delivery_id": row.delivery_id,
@@ -297,7 +308,7 @@ def _delivery_view(row: Delivery) -> DeliveryView:
             "created_at": iso(row.created_at),
             "next_at": _iso(row.next_at),
             "finished_at": _iso(row.finished_at),
-            "changes": row.message["changes"],
+            "changes": changes,
         }
     )
 

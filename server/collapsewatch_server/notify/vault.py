@@ -26,8 +26,14 @@ class Unsealable(Exception):
 class Vault:
     """Seals and opens; the key is looked up, or made, when it is first needed."""
 
-    def __init__(self, home: Path, key: str | None) -> None:
+    def __init__(self, home: Path, key: str | None, *, purpose: bytes = _PURPOSE) -> None:
+        """The vault.
+
+        Args:
+            purpose: what is sealed for one purpose cannot be opened for another.
+        """
         self._home = home
+        self._purpose = purpose
         self._given = key
         self._fernet: Fernet | None = None
 
@@ -53,7 +59,7 @@ class Vault:
         if self._fernet is None:
             key = self._given or _kept_key(self._home)
             # The key has its randomness already; this only brings it to the length that is wanted.
-            derived = HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=_PURPOSE).derive(key.encode())
+            derived = HKDF(hashes.SHA256(), _KEY_BYTES, salt=None, info=self._purpose).derive(key.encode())
             self._fernet = Fernet(base64.urlsafe_b64encode(derived))
         return self._fernet
 

@@ -5,6 +5,8 @@ from typing import Any
 from collapsewatch_server.openapi.alert_examples import ALERT_EXAMPLES
 from collapsewatch_server.openapi.channel_examples import CHANNEL_EXAMPLES
 from collapsewatch_server.openapi.compare_examples import COMPARE_EXAMPLES
+from collapsewatch_server.openapi.keeping_examples import KEEPING_EXAMPLES
+from collapsewatch_server.openapi.people_examples import PEOPLE_EXAMPLES
 from collapsewatch_server.openapi.rollout_examples import ROLLOUT_EXAMPLES
 from collapsewatch_server.openapi.run_examples import RUN_EXAMPLES
 from collapsewatch_server.openapi.share_examples import SHARE_EXAMPLES
@@ -153,22 +155,12 @@ EXAMPLES: dict[str, Any] = {
     **ALERT_EXAMPLES,
     **CHANNEL_EXAMPLES,
     **COMPARE_EXAMPLES,
+    **KEEPING_EXAMPLES,
+    **PEOPLE_EXAMPLES,
     **SHARE_EXAMPLES,
     **ROLLOUT_EXAMPLES,
     **RUN_EXAMPLES,
     **STEP_EXAMPLES,
-    "RunStart": {
-        "run_id": "3f2a9c",
-        "project": "sokoban",
-        "name": "grpo-7b",
-        "config": {"learning_rate": 1e-6, "filter": "none"},
-        "tags": ["baseline"],
-        "scorer": {"kind": "lexical"},
-        "resume": "allow",
-        "attempt": {"attempt_id": "a2", "started_at": 1769860800.0, "from_step": 100},
-        "writer_id": "node-1-rank-0",
-    },
-    "RunUpdate": {"state": "finished"},
     "RolloutBatch": {
         "batch_id": "b-000120",
         "step": 120,
@@ -211,7 +203,6 @@ EXAMPLES: dict[str, Any] = {
     "LeaseState": {"held": True},
     "Accepted": {"accepted": True},
     "JobStatusView": {"status": "queued"},
-    "ProjectList": {"projects": [{"name": "sokoban", "num_runs": 2}]},
     "RunList": {"runs": [_RUN_SUMMARY]},
     "RunDetail": {
         **_RUN_SUMMARY,

@@ -49,6 +49,7 @@ ROLLOUT_EXAMPLES: dict[str, Any] = {
             {**_ABOUT, "num_turns": 1, "num_chars": 40, "excerpt": "Let me think.</think>look under the mat"}
         ],
         "reason": None,
+        "text_removed": False,
     },
     "RolloutDetail": {
         **_ABOUT,
@@ -81,6 +82,7 @@ ROLLOUT_EXAMPLES: dict[str, Any] = {
         "num_steps": 56,
         "num_rollouts": 3584,
         "unreadable_steps": [],
+        "num_removed_steps": 0,
     },
     "TemplateShares": {
         "step": 97,
@@ -100,5 +102,6 @@ ROLLOUT_EXAMPLES: dict[str, Any] = {
         "num_rollouts": [64, 64, 64],
         "is_complete": True,
         "reason": None,
+        "text_removed": False,
     },
 }

@@ -1,4 +1,4 @@
-"""One example of every body of the list of runs."""
+"""One example of every body by which runs are opened, changed and listed."""
 
 from typing import Any
 
@@ -32,6 +32,19 @@ _ROW: dict[str, Any] = {
 }
 
 RUN_EXAMPLES: dict[str, Any] = {
+    "RunStart": {
+        "run_id": "3f2a9c",
+        "project": "sokoban",
+        "name": "grpo-7b",
+        "config": {"learning_rate": 1e-6, "filter": "none"},
+        "tags": ["baseline"],
+        "scorer": {"kind": "lexical"},
+        "resume": "allow",
+        "attempt": {"attempt_id": "a2", "started_at": 1769860800.0, "from_step": 100},
+        "writer_id": "node-1-rank-0",
+    },
+    "RunUpdate": {"state": "finished"},
+    "ProjectList": {"projects": [{"id": 1, "name": "sokoban", "num_runs": 2, "role": "editor"}]},
     "RunRow": _ROW,
     "RunRows": {
         "rows": [_ROW],

@@ -17,8 +17,17 @@ from collapsewatch.contracts.scoring import (
     ScoringResult,
     WorkerHeartbeat,
 )
+from collapsewatch_server.accounts.views import (
+    AccountChange,
+    InvitationDraft,
+    KeyDraft,
+    ProjectInvitationDraft,
+    ProjectKeyDraft,
+    RoleChoice,
+)
 from collapsewatch_server.alerts.custom import RuleText
 from collapsewatch_server.errors import ErrorBody
+from collapsewatch_server.keeping.desk import RetentionTerms
 from collapsewatch_server.notify.views import ChannelDraft, ChannelUpdate
 from collapsewatch_server.openapi.examples import EXAMPLES
 from collapsewatch_server.reading.alert_views import (
@@ -29,6 +38,7 @@ from collapsewatch_server.reading.alert_views import (
     Snoozing,
 )
 from collapsewatch_server.reading.run_list_views import RunAbout
+from collapsewatch_server.routes.session import Joining, LinkToken, PasswordChange, SignIn
 from collapsewatch_server.sharing.views import ShareDraft
 
 _BY_HAND: list[type[BaseModel]] = [
@@ -52,6 +62,17 @@ _BY_HAND: list[type[BaseModel]] = [
     ChannelUpdate,
     RunAbout,
     ShareDraft,
+    AccountChange,
+    InvitationDraft,
+    ProjectInvitationDraft,
+    RoleChoice,
+    KeyDraft,
+    ProjectKeyDraft,
+    RetentionTerms,
+    SignIn,
+    LinkToken,
+    Joining,
+    PasswordChange,
     ErrorBody,
 ]
 _REFERENCE = "#/components/schemas/"
@@ -70,6 +91,11 @@ _TAGS = [
         "description": "Links that show runs to others; made from the page's own origin only.",
     },
     {"name": "shared", "description": "What a link shows, for whoever has it; no key."},
+    {"name": "session", "description": "Signing in and out, and joining by a link; no key."},
+    {"name": "people", "description": "Accounts, members and invitations; for people who are signed in."},
+    {"name": "keys", "description": "Keys of programs; made by people who are signed in."},
+    {"name": "retention", "description": "How long projects keep what they have; for their admins."},
+    {"name": "audit", "description": "Who did what, when, from where; for admins and operators."},
     {"name": "worker", "description": "For workers, with a key of the purpose `worker`."},
     {"name": "health", "description": "For whoever runs the server."},
 ]

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.scoring import ClaimRequest, Job, JobFailure, ScorerConfig
 from collapsewatch_server.db import Database
-from collapsewatch_server.errors import JobConflict, JobNotFound
+from collapsewatch_server.errors import JobConflict, JobNotFound, TextRemoved
 from collapsewatch_server.queue.admission import Admission, Changes
 from collapsewatch_server.queue.feed import Feed
-from collapsewatch_server.repositories import clock, events, jobs, runs, shards
+from collapsewatch_server.repositories import clock, events, job_claims, jobs, runs, shards, spent_texts
 from collapsewatch_server.repositories.events import Event
 from collapsewatch_server.tables import Batch, JobRow, Run
 
@@ -54,22 +54,28 @@ class JobQueue:
         self._max_starts = max_starts
         self._shard_wait_seconds = shard_wait_seconds
 
-    def claim(self, request: ClaimRequest) -> Job | None:
-        """The job that `request.worker` now holds; none when there is none to have. Does not wait."""
+    def claim(self, request: ClaimRequest, key_id: int | None = None) -> Job | None:
+        """The job that `request.worker` now holds; none when there is none to have. Does not wait.
+
+        Args:
+            key_id: the key that it holds it by. Only calls that come with a key of their own bring one.
+        """
         with self._database.read_session() as session:
             # Waiting workers ask often, and on SQLite every write waits for every other.
-            is_held = jobs.holds_job(session, request.worker)
+            is_held = jobs.holds_job(session, request.worker, key_id)
             if not is_held and not jobs.claimable(session, request.job_id):
                 return None
         with self._database.write_session() as session:
             owner, lease_seconds = request.worker, self._lease_seconds
             # A worker has one job at a time. Whatever it holds was leased by a call whose answer it never
             # read, and would otherwise cost the job its lease time and one of its few starts.
-            row = jobs.claim_again(session, owner=owner, lease_seconds=lease_seconds)
+            row = jobs.claim_again(session, owner=owner, key_id=key_id, lease_seconds=lease_seconds)
             if row is None:
                 row = jobs.claim(session, owner=owner, lease_seconds=lease_seconds, job_id=request.job_id)
             if row is None:
                 return None
+            if key_id is not None:
+                job_claims.note(session, row.id, key_id)
             job, batch, run, _ = _known(jobs.with_batch(session, row.id), row.id)
             leased = Job(
                 job_id=job.id,
@@ -85,11 +91,13 @@ class JobQueue:
         log.info("job started", extra={"job": leased.job_id, "run": leased.run_id, "start": leased.start})
         return leased
 
-    def beat(self, job_id: int, worker: str) -> bool:
-        """Whether the worker still holds the job, whose lease begins anew."""
+    def beat(self, job_id: int, worker: str, key_id: int | None = None) -> bool:
+        """Whether the worker still holds the job by this key; its lease begins anew."""
         try:
             with self._database.write_session() as session:
-                held = jobs.beat(session, job_id, owner=worker, lease_seconds=self._lease_seconds)
+                held = jobs.beat(
+                    session, job_id, owner=worker, key_id=key_id, lease_seconds=self._lease_seconds
+                )
                 if not held and jobs.status_of(session, job_id) is None:
                     raise JobNotFound(job_id)
         except SQLAlchemyError:
@@ -101,8 +109,8 @@ class JobQueue:
         """Notes that a worker said that it has its job, and was turned away."""
         self._hearing.lost()
 
-    def fail(self, job_id: int, failure: JobFailure) -> str:
-        """Status of the job after the failure; a worker that has lost its lease changes nothing.
+    def fail(self, job_id: int, failure: JobFailure, key_id: int | None = None) -> str:
+        """Status of the job after the failure; a worker that does not hold it by this key changes nothing.
 
         Raises:
             JobNotFound: there is no such job.
@@ -112,6 +120,7 @@ class JobQueue:
                 session,
                 job_id,
                 owner=failure.worker,
+                key_id=key_id,
                 error=_storable(failure.error),
                 traceback=_storable(failure.traceback),
                 retry=failure.retry,
@@ -133,9 +142,13 @@ class JobQueue:
         Raises:
             JobNotFound: the run has no such job.
             JobConflict: it is neither.
+            TextRemoved: there is nothing left to score.
         """
         with self._database.write_session() as session:
             runs.lock(session, run.id)
+            removed = spent_texts.removed_step(session, job_id, run.id)
+            if removed is not None:
+                raise TextRemoved(removed)
             row = jobs.retry(session, job_id, run.id, max_waiting=self._admission.max_waiting)
             if row is None:
                 found = jobs.with_batch(session, job_id)

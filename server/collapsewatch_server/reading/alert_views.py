@@ -281,7 +281,7 @@ class Handling(WireModel):
     """Who does something to an alert, and why."""
 
     by: By = ""
-    """A name, for the others who read it."""
+    """A name, for the others who read it; where people sign in, it is theirs, whatever is given."""
     note: Note = ""
 
 

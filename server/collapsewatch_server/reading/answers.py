@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE, TRAINER_SCOPE
 from collapsewatch.contracts.runs import RunState
 from collapsewatch.contracts.scoring import ScopeEvaluation, ScorerLabel
+from collapsewatch_server.access.roles import Identity
 from collapsewatch_server.alert_tables import AlertRow
 from collapsewatch_server.attempts import Attempt, Lineages
 from collapsewatch_server.db import Database
@@ -71,13 +72,17 @@ class Reading:
         with self._database.read_session() as session:
             return _find(session, run_id)[0]
 
-    def projects(self) -> views.ProjectList:
-        """All projects by name."""
+    def projects(self, caller: Identity) -> views.ProjectList:
+        """All projects that the caller can see, by name."""
         with self._database.read_session() as session:
             found = runs.projects(session)
-        return views.ProjectList(
-            projects=[views.ProjectView(name=name, num_runs=count) for name, count in found]
-        )
+        projects = []
+        for project_id, name, num_runs in found:
+            role = caller.role_in(project_id)
+            assert role is not None, "nobody sees a project without a role in it"
+            values = {"id": project_id, "name": name, "num_runs": num_runs, "role": role.name}
+            projects.append(views.ProjectView.model_validate(values))
+        return views.ProjectList(projects=projects)
 
     def runs(self, project: str | None, limit: int) -> views.RunList:
         """Runs, newest first."""

@@ -74,7 +74,9 @@ class RolloutSearch:
         with self._database.read_session() as session:
             run = RunOfRollouts(session, run_id, attempt_id)
             last = rollouts.last_step(session, run.run_pk, run.lineage)
-        found = RolloutHits(hits=[], next=None, num_steps=0, num_rollouts=0, unreadable_steps=[])
+        found = RolloutHits(
+            hits=[], next=None, num_steps=0, num_rollouts=0, unreadable_steps=[], num_removed_steps=0
+        )
         if last is None:
             return found
         at: Cursor | None = start or Cursor(step=last, index=0)
@@ -106,8 +108,10 @@ class RolloutSearch:
                 return Cursor(step=step, index=more)
             found.num_steps += 1
             found.num_rollouts += max(0, sum(part.num_rollouts for part in parts) - first)
-            if source.faults:
+            if source.is_broken:
                 found.unreadable_steps.append(step)
+            elif source.faults:
+                found.num_removed_steps += 1
             if following is not None and (len(found.hits) >= limit or time.monotonic() >= until):
                 return Cursor(step=following, index=0)
         return None

@@ -40,6 +40,8 @@ class RolloutList(View):
     rollouts: list[RolloutRow]
     reason: str | None
     """Why there are none, or not all."""
+    text_removed: bool
+    """Whether that is because the project keeps text for some days only. Its numbers are all there."""
 
 
 class TokenSeries(View):
@@ -149,6 +151,8 @@ class RolloutHits(View):
     """Rollouts that were looked through by it."""
     unreadable_steps: list[int]
     """Steps of which something could not be read."""
+    num_removed_steps: int
+    """Steps whose text was removed, at least in part, because the project keeps it for some days only."""
 
 
 class PhraseShare(View):
@@ -184,3 +188,5 @@ class TemplateShares(View):
     """False when reading took too long: ask again, and it goes on from there."""
     reason: str | None
     """Why there is no template."""
+    text_removed: bool
+    """Whether that is because the project keeps text for some days only."""

@@ -15,6 +15,7 @@ from collapsewatch_server.errors import (
     RolloutNotFound,
     RunNotFound,
     StepNotFound,
+    TextRemoved,
     TooBusy,
     wrong,
 )
@@ -134,6 +135,7 @@ class RolloutReading:
             offset=offset,
             rollouts=rollout_texts.in_order(found, order)[offset : offset + limit],
             reason=source.words(),
+            text_removed=source.is_removed,
         )
 
     def one(self, run_id: str, step: int, index: int, attempt_id: str | None) -> RolloutDetail:
@@ -142,6 +144,7 @@ class RolloutReading:
         Raises:
             StepNotFound: nothing arrived for the step.
             RolloutNotFound: the step has fewer, or the batch cannot be read.
+            TextRemoved: the project does not keep its text any longer.
         """
         with self._database.read_session() as session:
             run = RunOfRollouts(session, run_id, attempt_id)
@@ -151,6 +154,8 @@ class RolloutReading:
             told = rollouts.told_of(session, parts)
         part, position = _place(parts, index)
         source = run.source(step, [part])
+        if source.is_removed:
+            raise TextRemoved(step)
         with self._turn.turn():
             found = self._found(source, position)
         if found is None:

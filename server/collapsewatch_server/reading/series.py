@@ -16,6 +16,10 @@ from collapsewatch_server.repositories.columns import Columns, Floats, Ints
 _AXES = ("retrieval_skill", "diversity_ratio")
 """The metrics that the axes of the quadrant are made of."""
 
+# Of all series of one answer: some 100 MB of JSON. A run may have thousands of metrics.
+_MOST_POINTS = 2_000_000
+_LEAST_POINTS = 10
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -61,8 +65,9 @@ class SeriesReading:
         max_points: int,
         attempt_pk: int | None,
     ) -> views.SeriesView:
-        """The named series, or all of the scope, each cut down to `max_points`."""
+        """The named series, or all of the scope, each cut down to `max_points`; very many to fewer."""
         found = self._columns(run_pk, scope, names, stretch, attempt_pk)
+        max_points = min(max_points, max(_LEAST_POINTS, _MOST_POINTS // max(1, len(found))))
         return views.SeriesView(
             scope=scope,
             series={name: _view(stretch.of(whole), max_points) for name, whole in found.items()},

@@ -118,7 +118,7 @@ class ServiceReading:
         for one in workers.with_jobs(session):
             is_silent = moment - one.worker.last_seen_at > self._limits.worker_seconds
             if not (is_silent and one.worker.is_stopping):
-                yield one, _state(one.worker, is_silent, one.run_id is not None)
+                yield one, _state(one.worker, is_silent, one.is_busy)
 
 
 def _state(worker: WorkerRow, is_silent: bool, has_job: bool) -> str:

@@ -19,6 +19,7 @@ MAX_BYTES = 64 * _MEBIBYTE
 """Of a step, after decompression."""
 _MAX_PARTS = 256
 _GONE = "no longer stored"
+_REMOVED = "no longer kept: its project removes what the model wrote after some days"
 _BROKEN = "not readable"
 
 
@@ -31,6 +32,16 @@ class StepSource:
     """Of its parts, in their order."""
     faults: list[str] = field(default_factory=list)
     """What kept a part from being read."""
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether all of its text was removed, because the project does not keep it any longer."""
+        return not any(self.keys)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether something could not be read that should be there."""
+        return any(fault != _REMOVED for fault in self.faults)
 
     def words(self) -> str | None:
         """What could not be read; none when nothing is missing."""
@@ -81,6 +92,9 @@ class StoredBatches:
             if number == _MAX_PARTS:
                 source.faults.extend([f"beyond the first {_MAX_PARTS}"] * (num_parts - number))
                 return
+            if not key:
+                source.faults.append(_REMOVED)
+                continue
             try:
                 document = self._document(key, left)
             except BlobNotFound:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.blobs import BlobStore
 from collapsewatch_server.db import Database
-from collapsewatch_server.errors import StepNotFound, wrong
+from collapsewatch_server.errors import StepNotFound, TextRemoved, wrong
 from collapsewatch_server.reading.phrase_shares import (
     coarse_first,
     distinct,
@@ -104,7 +104,8 @@ class TemplateReading:
             steps=[place.step for place in plan.places],
             num_rollouts=[self._counts.get((_key(place), _NUM)) for place in plan.places],
             is_complete=is_complete,
-            reason=_why_none(plan.told),
+            reason=_why_none(plan),
+            text_removed=plan.shown.source.is_removed,
         )
 
     def _count(self, plan: _Plan, phrases: Sequence[str]) -> bool:
@@ -165,7 +166,10 @@ def _share(words: str, phrase: dict[str, Any] | None, shares: list[float | None]
     )
 
 
-def _why_none(told: Told | None) -> str | None:
+def _why_none(plan: _Plan) -> str | None:
+    told = plan.told
+    if plan.shown.source.is_removed:
+        return TextRemoved(plan.shown.step).message
     if told is None:
         return "the step is not scored yet, and its reasonings were not compared"
     if told.template_evidence is None:

@@ -252,8 +252,11 @@ class Accepted(View):
 
 
 class ProjectView(View):
+    id: int
     name: str
     num_runs: int
+    role: Literal["viewer", "editor", "admin"]
+    """What the caller may do in it."""
 
 
 class ProjectList(View):

@@ -4,7 +4,7 @@ from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.account_tables import Account, Invitation, Membership
-from collapsewatch_server.db import insert, now
+from collapsewatch_server.db import insert, is_postgresql, now
 from collapsewatch_server.tables import Project
 
 
@@ -34,6 +34,11 @@ def named(session: Session, name: str) -> Account | None:
     return session.scalar(select(Account).where(Account.name == name, Account.closed_at.is_(None)))
 
 
+def any_named(session: Session, name: str) -> Account | None:
+    """The account of this name, open or closed."""
+    return session.scalar(select(Account).where(Account.name == name))
+
+
 def of_subject(session: Session, subject: str) -> Account | None:
     """The account, open or closed, that another service knows by this subject."""
     return session.scalar(select(Account).where(Account.subject == subject))
@@ -50,9 +55,31 @@ def change(session: Session, account_pk: int, **values: object) -> bool:
     return session.execute(statement.returning(Account.id)).first() is not None
 
 
+def touch(session: Session, account_pk: int) -> None:
+    """Notes that the account was used now."""
+    session.execute(update(Account).where(Account.id == account_pk).values(last_seen_at=now()))
+
+
 def close(session: Session, account_pk: int) -> None:
     """Nobody signs in to it any more."""
     session.execute(update(Account).where(Account.id == account_pk).values(closed_at=now()))
+
+
+def lock_operators(session: Session) -> None:
+    """Holds those who operate the service until the end of the transaction: one at a time stops doing so.
+
+    SQLite has one writer anyway.
+    """
+    if is_postgresql(session):
+        statement = select(Account.id).where(Account.is_operator.is_(True)).order_by(Account.id)
+        session.execute(statement.with_for_update())
+
+
+def lock_members(session: Session, project_id: int) -> None:
+    """Holds the roles in the project until the end of the transaction, as `lock_operators` does."""
+    if is_postgresql(session):
+        statement = select(Membership.account_pk).where(Membership.project_id == project_id)
+        session.execute(statement.order_by(Membership.account_pk).with_for_update())
 
 
 def num_operators(session: Session, *, besides: int | None = None) -> int:
@@ -66,7 +93,7 @@ def num_operators(session: Session, *, besides: int | None = None) -> int:
 def roles(session: Session, account_pk: int) -> dict[int, str]:
     """What the account may do, by project."""
     statement = select(Membership.project_id, Membership.role).where(Membership.account_pk == account_pk)
-    return dict(session.execute(statement).tuples().all())
+    return dict(session.execute(statement).all())
 
 
 def members(session: Session, project_id: int) -> list[tuple[Account, str]]:
@@ -101,6 +128,11 @@ def project_name(session: Session, project_id: int) -> str | None:
     return session.scalar(select(Project.name).where(Project.id == project_id))
 
 
+def project_named(session: Session, name: str) -> int | None:
+    """Id of the project of this name."""
+    return session.scalar(select(Project.id).where(Project.name == name))
+
+
 def invite(
     session: Session,
     *,
@@ -111,6 +143,7 @@ def invite(
     makes_operator: bool = False,
     project_id: int | None = None,
     role: str | None = None,
+    invited_by: int | None = None,
 ) -> Invitation:
     """The new invitation, or the new link for a password."""
     row = Invitation(
@@ -120,6 +153,7 @@ def invite(
         makes_operator=makes_operator,
         project_id=project_id,
         role=role,
+        invited_by=invited_by,
         created_at=now(),
         expires_at=now() + expires_in,
     )
@@ -141,14 +175,21 @@ def use_invitation(session: Session, invitation_id: int) -> bool:
     return session.execute(statement.returning(Invitation.id)).first() is not None
 
 
-def invitations(session: Session, project_id: int | None) -> list[Invitation]:
-    """Those that are still good, newest first: of a project, or of none."""
-    statement = select(Invitation).where(*_good(), Invitation.account_pk.is_(None))
+def invitations(session: Session, project_id: int | None) -> list[tuple[Invitation, str | None]]:
+    """Those that are still good, newest first, of a project or of none, and the names of who made them."""
+    statement = select(Invitation, Account.name).outerjoin(Account, Account.id == Invitation.invited_by)
+    statement = statement.where(*_good(), Invitation.account_pk.is_(None))
     if project_id is None:
         statement = statement.where(Invitation.project_id.is_(None))
     else:
         statement = statement.where(Invitation.project_id == project_id)
-    return list(session.scalars(statement.order_by(Invitation.id.desc())))
+    return [(row, name) for row, name in session.execute(statement.order_by(Invitation.id.desc()))]
+
+
+def invitations_for(session: Session, name: str) -> list[Invitation]:
+    """Those that are still good and whose label is this name, in whatever case."""
+    statement = select(Invitation).where(func.lower(Invitation.label) == name.lower(), *_good())
+    return list(session.scalars(statement.where(Invitation.account_pk.is_(None)).order_by(Invitation.id)))
 
 
 def revoke_invitation(session: Session, invitation_id: int, project_id: int | None) -> bool:
@@ -157,6 +198,14 @@ def revoke_invitation(session: Session, invitation_id: int, project_id: int | No
     statement = update(Invitation).where(Invitation.id == invitation_id, owner, *_good())
     found = session.execute(statement.values(revoked_at=now()).returning(Invitation.id)).first()
     return found is not None
+
+
+def revoke_invitations_by(session: Session, account_pk: int, project_id: int | None = None) -> None:
+    """Makes the invitations worthless that the account made: to the project, or all."""
+    statement = update(Invitation).where(Invitation.invited_by == account_pk, *_good())
+    if project_id is not None:
+        statement = statement.where(Invitation.project_id == project_id)
+    session.execute(statement.values(revoked_at=now()))
 
 
 def revoke_operator_links(session: Session) -> None:

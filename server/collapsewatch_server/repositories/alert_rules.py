@@ -6,6 +6,7 @@ from sqlalchemy import delete, func, literal, select, update
 from sqlalchemy import insert as sql_insert
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.access.visible import SEES_ALL
 from collapsewatch_server.alert_tables import AlertRow, AlertRule, AlertRuleStart, AlertThread
 from collapsewatch_server.alerts.custom import OWN_PREFIX, BaselineSpan, Operator, RuleText
 from collapsewatch_server.alerts.transitions import Severity
@@ -63,6 +64,16 @@ def named(session: Session, name: str) -> StoredRule | None:
     """The rule of this name."""
     row = session.scalar(select(AlertRule).where(AlertRule.name == name))
     return None if row is None else _stored(row)
+
+
+def id_of(session: Session, name: str) -> int | None:
+    """Id of the rule of this name, whosever it is: no two have the same."""
+    return session.scalar(select(AlertRule.id).where(AlertRule.name == name), execution_options=SEES_ALL)
+
+
+def count(session: Session) -> int:
+    """Number of rules, of all projects."""
+    return session.scalar(select(func.count(AlertRule.id)), execution_options=SEES_ALL) or 0
 
 
 def add(session: Session, text: RuleText) -> int | None:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.access.visible import SEES_ALL
 from collapsewatch_server.channel_tables import Channel, Delivery, PlannedChange
 from collapsewatch_server.db import is_postgresql, now
 
@@ -29,8 +30,13 @@ def find(session: Session, channel_id: int) -> Channel | None:
 
 
 def named(session: Session, name: str) -> int | None:
-    """Id of the channel of that name."""
-    return session.scalar(select(Channel.id).where(Channel.name == name))
+    """Id of the channel of that name, whosever it is: no two have the same."""
+    return session.scalar(select(Channel.id).where(Channel.name == name), execution_options=SEES_ALL)
+
+
+def count(session: Session) -> int:
+    """Number of channels, of all projects."""
+    return session.scalar(select(func.count(Channel.id)), execution_options=SEES_ALL) or 0
 
 
 def add(session: Session, **values: Any) -> Channel:

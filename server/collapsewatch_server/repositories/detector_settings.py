@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.access.visible import SEES_ALL
 from collapsewatch_server.alert_tables import DetectorSetting
 from collapsewatch_server.db import insert, now
 
@@ -22,7 +23,9 @@ class Setting(NamedTuple):
 def for_rules(session: Session, rules: Sequence[str]) -> dict[tuple[str, str], Setting]:
     """By (project, rule); the project is empty for all that have no setting of their own."""
     statement = select(DetectorSetting).where(DetectorSetting.rule.in_(rules))
-    return {(row.project, row.rule): Setting(row.enabled, row.severity) for row in session.scalars(statement)}
+    # They count for every alert, also where somebody handles it who may not change them.
+    rows = session.scalars(statement, execution_options=SEES_ALL)
+    return {(row.project, row.rule): Setting(row.enabled, row.severity) for row in rows}
 
 
 def all_rows(session: Session) -> Sequence[DetectorSetting]:

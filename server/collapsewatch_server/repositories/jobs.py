@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, Numeric, Select, case, cast, func, literal
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import is_postgresql, now
+from collapsewatch_server.repositories.job_claims import was_claimed_with
 from collapsewatch_server.tables import Batch, JobRow, Project, Run
 
 SPACING_SECONDS = 1.0
@@ -119,15 +120,14 @@ def claim(session: Session, *, owner: str, lease_seconds: float, job_id: int | N
     return session.scalar(statement.values(values).returning(JobRow))
 
 
-def holds_job(session: Session, owner: str) -> bool:
-    """Whether a job is leased to `owner`."""
-    held = select(JobRow.id).where(JobRow.status == "leased", JobRow.owner == owner).limit(1)
-    return session.scalar(held) is not None
+def holds_job(session: Session, owner: str, key_id: int | None) -> bool:
+    """Whether a job is leased to `owner` by this key."""
+    return session.scalar(_held(owner, key_id).limit(1)) is not None
 
 
-def claim_again(session: Session, *, owner: str, lease_seconds: float) -> JobRow | None:
+def claim_again(session: Session, *, owner: str, key_id: int | None, lease_seconds: float) -> JobRow | None:
     """The job that `owner` holds, as if it had just claimed it; the start that it has counts once."""
-    held = select(JobRow.id).where(JobRow.status == "leased", JobRow.owner == owner)
+    held = _held(owner, key_id)
     held = _skip_locked(session, held.order_by(JobRow.score, JobRow.id).limit(1))
     statement = update(JobRow).where(
         JobRow.id == held.scalar_subquery(), JobRow.status == "leased", JobRow.owner == owner
@@ -135,9 +135,10 @@ def claim_again(session: Session, *, owner: str, lease_seconds: float) -> JobRow
     return session.scalar(statement.values(lease_until=now() + lease_seconds).returning(JobRow))
 
 
-def beat(session: Session, job_id: int, *, owner: str, lease_seconds: float) -> bool:
-    """Whether `owner` holds the lease, which is now longer."""
+def beat(session: Session, job_id: int, *, owner: str, key_id: int | None, lease_seconds: float) -> bool:
+    """Whether `owner` holds the lease by this key; it is now longer."""
     statement = update(JobRow).where(JobRow.id == job_id, JobRow.status == "leased", JobRow.owner == owner)
+    statement = statement.where(was_claimed_with(key_id))
     values = {"lease_until": now() + lease_seconds}
     return session.scalar(statement.values(values).returning(JobRow.id)) is not None
 
@@ -154,13 +155,14 @@ def fail(
     job_id: int,
     *,
     owner: str,
+    key_id: int | None,
     error: str,
     traceback: str,
     retry: bool,
     counts: bool,
     max_starts: int,
 ) -> JobRow | None:
-    """The job after this failure, back at its old place or dead; none unless `owner` held its lease.
+    """The job after this failure, back at its old place or dead; none unless `owner` held it by this key.
 
     A start that does not `count` is taken back, and the job is queued whatever else is said.
     """
@@ -168,6 +170,7 @@ def fail(
     return session.scalar(
         update(JobRow)
         .where(JobRow.id == job_id, JobRow.status == "leased", JobRow.owner == owner)
+        .where(was_claimed_with(key_id))
         .values(**values, error=error, traceback=traceback)
         .returning(JobRow)
     )
@@ -327,6 +330,11 @@ def _failed(retry: bool, max_starts: int) -> dict[str, Any]:
 
 def _skip_locked(session: Session, statement: Select[int]) -> Select[int]:
     return statement.with_for_update(skip_locked=True) if is_postgresql(session) else statement
+
+
+def _held(owner: str, key_id: int | None) -> Select[int]:
+    held = select(JobRow.id).where(JobRow.status == "leased", JobRow.owner == owner)
+    return held.where(was_claimed_with(key_id))
 
 
 def _in_range(job_id: int) -> int:

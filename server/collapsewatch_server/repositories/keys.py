@@ -1,8 +1,6 @@
 """API keys as rows."""
 
-from collections.abc import Sequence
-
-from sqlalchemy import or_, select, update
+from sqlalchemy import Select, false, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import insert, now
@@ -34,17 +32,37 @@ def add(
     return session.execute(select(ApiKey.id).where(ApiKey.key_hash == key_hash)).scalar_one()
 
 
-def with_prefix(session: Session, prefix: str) -> Sequence[ApiKey]:
-    """The keys that are still good and begin with `prefix`: one, or by great chance more."""
-    is_young = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now())
-    statement = select(ApiKey).where(ApiKey.prefix == prefix, ApiKey.revoked_at.is_(None), is_young)
-    return session.scalars(statement).all()
+def with_prefix(session: Session, prefix: str) -> list[tuple[ApiKey, bool]]:
+    """The keys that begin with `prefix`, one or by great chance more, and whether they are too old."""
+    is_old = func.coalesce(ApiKey.expires_at <= now(), false())
+    statement = select(ApiKey, is_old).where(ApiKey.prefix == prefix)
+    return [(key, bool(old)) for key, old in session.execute(statement)]
 
 
-def all_keys(session: Session) -> list[tuple[ApiKey, str | None]]:
-    """Every key with its project's name, oldest first."""
-    statement = select(ApiKey, Project.name).outerjoin(Project, Project.id == ApiKey.project_id)
+def all_keys(session: Session, *, project_id: int | None = None) -> list[tuple[ApiKey, str | None]]:
+    """The project's keys, or every key, with its project's name, oldest first."""
+    statement = _with_project()
+    if project_id is not None:
+        statement = statement.where(ApiKey.project_id == project_id)
     return [(key, name) for key, name in session.execute(statement.order_by(ApiKey.id))]
+
+
+def find(session: Session, key_id: int) -> tuple[ApiKey, str | None] | None:
+    """The key of this id and its project's name."""
+    row = session.execute(_with_project().where(ApiKey.id == key_id)).first()
+    return None if row is None else (row[0], row[1])
+
+
+def num_good(session: Session, project_id: int | None) -> int:
+    """Number of keys that are still good, of the project or of none."""
+    owner = ApiKey.project_id.is_(None) if project_id is None else ApiKey.project_id == project_id
+    is_young = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now())
+    statement = select(func.count(ApiKey.id)).where(owner, ApiKey.revoked_at.is_(None), is_young)
+    return session.execute(statement).scalar_one()
+
+
+def _with_project() -> Select[ApiKey, str]:
+    return select(ApiKey, Project.name).outerjoin(Project, Project.id == ApiKey.project_id)
 
 
 def touch(session: Session, key_id: int) -> None:

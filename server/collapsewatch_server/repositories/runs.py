@@ -19,14 +19,25 @@ def project_id(session: Session, name: str) -> int:
     return session.execute(select(Project.id).where(Project.name == name)).scalar_one()
 
 
-def projects(session: Session) -> list[tuple[str, int]]:
-    """Every project's name and number of runs, by name."""
+def projects(session: Session) -> list[tuple[int, str, int]]:
+    """Every project's id, name and number of runs, by name."""
     statement = (
-        select(Project.name, func.count(Run.id))
+        select(Project.id, Project.name, func.count(Run.id))
         .outerjoin(Run, and_(Run.project_id == Project.id, Run.deleted_at.is_(None)))
         .group_by(Project.id)
     )
-    return [(name, count) for name, count in session.execute(statement.order_by(Project.name))]
+    found = session.execute(statement.order_by(Project.name))
+    return [(project_id, name, count) for project_id, name, count in found]
+
+
+def can_see_project(session: Session, name: str) -> bool:
+    """Whether there is such a project for the request in hand."""
+    return session.scalar(select(Project.id).where(Project.name == name)) is not None
+
+
+def project_names(session: Session) -> set[str]:
+    """Names of all projects that there are for the request in hand."""
+    return set(session.scalars(select(Project.name)))
 
 
 def find(session: Session, run_id: str) -> tuple[Run, str] | None:

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import ScalarSelect, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from collapsewatch_server.access.visible import SEES_ALL
 from collapsewatch_server.db import insert, now
 from collapsewatch_server.share_tables import Share, ShareRun
 from collapsewatch_server.tables import Run
@@ -38,9 +39,9 @@ def find(session: Session, share_id: int) -> Share | None:
 
 
 def num_good(session: Session) -> int:
-    """Number of links that can be opened now."""
+    """Number of links that can be opened now, of all projects."""
     statement = select(func.count(Share.id)).where(Share.revoked_at.is_(None), Share.expires_at > now())
-    return session.scalar(statement) or 0
+    return session.scalar(statement, execution_options=SEES_ALL) or 0
 
 
 def listed(session: Session, run_id: str | None, limit: int) -> Sequence[Share]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, select
+from sqlalchemy import and_, delete, exists, select
 from sqlalchemy.orm import Session
 
 from collapsewatch_server.db import insert, now
@@ -17,6 +17,8 @@ class WorkerWithJob(NamedTuple):
     run_id: str | None
     run_name: str | None
     step: int | None
+    is_busy: bool
+    """Whether it has anything in hand, also of a run that the request in hand cannot see."""
 
 
 def note(session: Session, name: str, **values: Any) -> None:
@@ -33,15 +35,21 @@ def all_rows(session: Session) -> Sequence[WorkerRow]:
 
 def with_jobs(session: Session) -> list[WorkerWithJob]:
     """Every worker that is remembered, with its job while it holds the lease."""
-    held = (JobRow.id == WorkerRow.job_pk) & (JobRow.owner == WorkerRow.name) & (JobRow.status == "leased")
+    # Of the table itself, which is not narrowed.
+    every = JobRow.__table__.alias("every_job").c
+    busy = exists().where(every.id == WorkerRow.job_pk, *_held_by(every)).label("is_busy")
     statement = (
-        select(WorkerRow, Run.run_id, Run.name, Batch.step)
-        .outerjoin(JobRow, held)
+        select(WorkerRow, Run.run_id, Run.name, Batch.step, busy)
+        .outerjoin(JobRow, and_(JobRow.id == WorkerRow.job_pk, *_held_by(JobRow)))
         .outerjoin(Batch, Batch.id == JobRow.batch_pk)
         .outerjoin(Run, Run.id == JobRow.run_pk)
         .order_by(WorkerRow.name)
     )
     return [WorkerWithJob(*row) for row in session.execute(statement)]
+
+
+def _held_by(job: Any) -> tuple[Any, ...]:
+    return (job.owner == WorkerRow.name, job.status == "leased")
 
 
 def num_live(session: Session, within_seconds: float) -> int:

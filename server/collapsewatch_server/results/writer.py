@@ -10,12 +10,13 @@ from collapsewatch.contracts.metrics import BATCH_SCOPE, RAGEN_PREFIX, TRAINER_S
 from collapsewatch.contracts.scoring import MetricValue, ScopeEvaluation, ScoringResult
 from collapsewatch_server.attempts import Lineages
 from collapsewatch_server.db import Database
-from collapsewatch_server.errors import ErrorDetail, InvalidBody, JobNotFound, wrong
+from collapsewatch_server.errors import ErrorDetail, InvalidBody, JobConflict, JobNotFound, wrong
 from collapsewatch_server.repositories import (
     attempts,
     batches,
     evaluations,
     events,
+    job_claims,
     jobs,
     metrics,
     rollouts,
@@ -56,23 +57,31 @@ class Results:
         self.late = LateFolds(database, ring)
         """What is put off here is done there."""
 
-    def accept(self, job_id: int, result: ScoringResult) -> bool:
+    def accept(self, job_id: int, result: ScoringResult, key_id: int | None = None) -> bool:
         """Whether this was the job's first good result, which counts; a later one changes nothing.
 
-        Whose lease it is does not matter: refusing the work of a worker that lost its lease would have it
-        done again for nothing.
+        Whose lease it is now does not matter: refusing the work of a worker that lost its lease would have it
+        done again for nothing. But it has to have had it.
+
+        Args:
+            key_id: the key that the worker claimed it by. Only calls that come with a key bring one.
 
         Raises:
             JobNotFound: there is no such job.
+            JobConflict: it was never claimed by this key.
             InvalidBody: a scope comes twice, or a name that the server keeps for itself.
         """
         _check_names(result)
         with self._database.read_session() as session:
             status = jobs.status_of(session, job_id)
+            may_answer = job_claims.may_answer(session, job_id, key_id)
         if status is None:
             raise JobNotFound(job_id)
         if status == "done":
             return False
+        if not may_answer:
+            # No 401 or 403: a worker takes these for a key that will be mended, and waits with its result.
+            raise JobConflict("a worker answers for jobs that it has claimed, by the same key")
         with self._database.write_session() as session:
             run_pk = jobs.run_of(session, job_id)
             if run_pk is None:
@@ -84,6 +93,7 @@ class Results:
             _, batch, run, project = found
             if not jobs.finish(session, job_id):
                 return False
+            job_claims.forget(session, job_id)
             if self._blobs is not None and result.token_log_probs:
                 rollouts.set_tokens_key(session, batch, tokens_key(batch))
             events.add(session, run.id, self._store(session, run, project, batch, result))

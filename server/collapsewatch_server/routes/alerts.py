@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 
+from collapsewatch_server.access.roles import Identity
 from collapsewatch_server.alerts.lifecycle import ActionKind
 from collapsewatch_server.reading import alert_views, trace_views
 from collapsewatch_server.reading.alert_views import BulkHandling, Handling, Snoozing
@@ -17,6 +18,8 @@ from collapsewatch_server.web.deps import (
     errors,
     request_body,
 )
+from collapsewatch_server.web.guard import CallerDep
+from collapsewatch_server.web.noting import note_target
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"], responses=errors(*READ_ERRORS))
 
@@ -50,10 +53,15 @@ def list_alerts(
     openapi_extra=request_body(BulkHandling),
 )
 async def acknowledge_alerts(
-    services: ServicesDep, body: Annotated[BulkHandling, Depends(data_of(BulkHandling))]
+    request: Request,
+    caller: CallerDep,
+    services: ServicesDep,
+    body: Annotated[BulkHandling, Depends(data_of(BulkHandling))],
 ) -> alert_views.ActedOn:
     """Acknowledges several alerts, or none of them when one does not allow it."""
-    return await run_in_threadpool(_act, services, list(body.alert_ids), "acknowledge", body)
+    words = f"alerts {', '.join(map(str, body.alert_ids))}"
+    note_target(request, words, alert_ids=body.alert_ids)
+    return await run_in_threadpool(_act, services, caller, list(body.alert_ids), "acknowledge", body)
 
 
 @router.get("/{alert_id}")
@@ -78,10 +86,13 @@ def get_alert_traces(alert_id: AlertId, services: ServicesDep) -> trace_views.Al
     openapi_extra=request_body(Handling),
 )
 async def acknowledge_alert(
-    alert_id: AlertId, services: ServicesDep, body: Annotated[Handling, Depends(data_of(Handling))]
+    alert_id: AlertId,
+    caller: CallerDep,
+    services: ServicesDep,
+    body: Annotated[Handling, Depends(data_of(Handling))],
 ) -> alert_views.ActedOn:
     """Says that somebody looks after it; a graver alert that takes its place is open again."""
-    return await run_in_threadpool(_act, services, [alert_id], "acknowledge", body)
+    return await run_in_threadpool(_act, services, caller, [alert_id], "acknowledge", body)
 
 
 @router.post(
@@ -90,10 +101,13 @@ async def acknowledge_alert(
     openapi_extra=request_body(Snoozing),
 )
 async def snooze_alert(
-    alert_id: AlertId, services: ServicesDep, body: Annotated[Snoozing, Depends(data_of(Snoozing))]
+    alert_id: AlertId,
+    caller: CallerDep,
+    services: ServicesDep,
+    body: Annotated[Snoozing, Depends(data_of(Snoozing))],
 ) -> alert_views.ActedOn:
     """Keeps it quiet for a while; if it is still open then, it tells of itself again."""
-    return await run_in_threadpool(_act, services, [alert_id], "snooze", body)
+    return await run_in_threadpool(_act, services, caller, [alert_id], "snooze", body)
 
 
 @router.post(
@@ -102,10 +116,13 @@ async def snooze_alert(
     openapi_extra=request_body(Handling),
 )
 async def resolve_alert(
-    alert_id: AlertId, services: ServicesDep, body: Annotated[Handling, Depends(data_of(Handling))]
+    alert_id: AlertId,
+    caller: CallerDep,
+    services: ServicesDep,
+    body: Annotated[Handling, Depends(data_of(Handling))],
 ) -> alert_views.ActedOn:
     """Resolves it by hand, whatever its rule says; a graver alert that takes its place is open."""
-    return await run_in_threadpool(_act, services, [alert_id], "resolve", body)
+    return await run_in_threadpool(_act, services, caller, [alert_id], "resolve", body)
 
 
 @router.post(
@@ -114,13 +131,20 @@ async def resolve_alert(
     openapi_extra=request_body(Handling),
 )
 async def reopen_alert(
-    alert_id: AlertId, services: ServicesDep, body: Annotated[Handling, Depends(data_of(Handling))]
+    alert_id: AlertId,
+    caller: CallerDep,
+    services: ServicesDep,
+    body: Annotated[Handling, Depends(data_of(Handling))],
 ) -> alert_views.ActedOn:
     """Opens it again. One that its rule had resolved stays open until somebody resolves it."""
-    return await run_in_threadpool(_act, services, [alert_id], "reopen", body)
+    return await run_in_threadpool(_act, services, caller, [alert_id], "reopen", body)
 
 
-def _act(services: Services, alert_ids: list[int], kind: ActionKind, body: Handling) -> alert_views.ActedOn:
+def _act(
+    services: Services, caller: Identity, alert_ids: list[int], kind: ActionKind, body: Handling
+) -> alert_views.ActedOn:
     seconds = body.seconds if isinstance(body, Snoozing) else None
-    num_changed = services.desk.handle(alert_ids, kind, by=body.by, note=body.note, seconds=seconds)
+    # Who is signed in does it under no other name.
+    by = caller.name if caller.kind == "account" else body.by
+    num_changed = services.desk.handle(alert_ids, kind, by=by, note=body.note, seconds=seconds)
     return alert_views.ActedOn(items=services.alerts.items(alert_ids), num_changed=num_changed)

@@ -1,13 +1,10 @@
 """Channels: where people are told what became of alerts."""
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from collapsewatch_server.errors import ErrorDetail, ServerError
 from collapsewatch_server.notify.views import (
     ChannelDraft,
     ChannelList,
@@ -20,32 +17,17 @@ from collapsewatch_server.notify.views import (
 )
 from collapsewatch_server.web.deps import (
     READ_ERRORS,
-    Admitted,
     ServicesDep,
-    data_of,
     errors,
+    private_data_of,
     request_body,
 )
+from collapsewatch_server.web.noting import note_target
 
 router = APIRouter(prefix="/api/v1/channels", tags=["channels"], responses=errors(*READ_ERRORS))
 
-Model = TypeVar("Model", bound=BaseModel)
 ChannelId = Annotated[int, Path(ge=1, lt=2**63)]
 _BODY_ERRORS = errors(400, 403, 408, 409, 413, 415, 429)
-
-
-def _private(model: type[Model]) -> Callable[..., Awaitable[Model]]:
-    """A dependency that reads a body with secrets in it: what was given is not shown in errors."""
-    read = data_of(model)
-
-    async def read_privately(request: Request, services: ServicesDep, place: Admitted) -> Model:
-        try:
-            return await read(request, services, place)
-        except ServerError as error:
-            error.details = [ErrorDetail(loc=one.loc, message=one.message) for one in error.details]
-            raise
-
-    return read_privately
 
 
 @router.get("")
@@ -61,11 +43,16 @@ def list_channels(services: ServicesDep) -> ChannelList:
     openapi_extra=request_body(ChannelDraft),
 )
 async def create_channel(
-    services: ServicesDep, body: Annotated[ChannelDraft, Depends(_private(ChannelDraft))]
+    request: Request,
+    services: ServicesDep,
+    body: Annotated[ChannelDraft, Depends(private_data_of(ChannelDraft))],
 ) -> ChannelReceipt:
     """Makes a channel; the secret of a webhook is answered this once, if none was given."""
     # Not among the writes of data: a name that nobody resolves takes seconds.
-    return await run_in_threadpool(services.channels.create, body)
+    note_target(request, f"{body.name!r}", project=body.project)
+    made = await run_in_threadpool(services.channels.create, body)
+    note_target(request, f"channel {made.channel.channel_id}")
+    return made
 
 
 @router.get("/{channel_id}")
@@ -82,7 +69,7 @@ def get_channel(channel_id: ChannelId, services: ServicesDep) -> ChannelView:
 async def update_channel(
     channel_id: ChannelId,
     services: ServicesDep,
-    body: Annotated[ChannelUpdate, Depends(_private(ChannelUpdate))],
+    body: Annotated[ChannelUpdate, Depends(private_data_of(ChannelUpdate))],
 ) -> ChannelReceipt:
     """Changes a channel; what is absent stays as it is."""
     return await run_in_threadpool(services.channels.update, channel_id, body)

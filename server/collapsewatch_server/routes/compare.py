@@ -4,12 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from collapsewatch_server.errors import InvalidRequest, wrong
 from collapsewatch_server.reading import compare_views as views
 from collapsewatch_server.web.deps import DEFAULT_SCOPE, ComparedRunIds, ScopeQuery, ServicesDep, errors
 
 router = APIRouter(prefix="/api/v1/compare", tags=["compare"], responses=errors(422, 503))
 
 _MAX_METRICS = 40
+# About 50 MB of JSON, which a core writes in seconds.
+_MAX_POINTS = 1_000_000
 _Name = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]+$")]
 GroupBy = Annotated[
     list[_Name],
@@ -63,6 +66,13 @@ def compare_series(
     A long series keeps its first and last point and the extremes of every stretch. A group's mean is over
     the runs that have a value at a place, each interpolated between its own steps.
     """
+    num_points = len(run_ids) * len(metric) * max_points
+    if num_points > _MAX_POINTS:
+        raise InvalidRequest(
+            f"one answer holds {_MAX_POINTS} points at most; {len(run_ids)} runs, {len(metric)} metrics and"
+            f" {max_points} points of each are up to {num_points}: ask for fewer",
+            [wrong("max_points", "too many points in all", max_points)],
+        )
     bounds = (
         float("-inf") if from_place is None else from_place,
         float("inf") if to_place is None else to_place,

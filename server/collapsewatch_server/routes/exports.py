@@ -14,8 +14,9 @@ from collapsewatch_server.reporting.palette import PictureFormat, Theme
 from collapsewatch_server.reporting.series import Wanted
 from collapsewatch_server.reporting.tables import csv_chunks
 from collapsewatch_server.web.deps import READ_ERRORS, ComparedRunIds, ServicesDep, errors
+from collapsewatch_server.web.traffic import Costly
 
-router = APIRouter(prefix="/api/v1/exports", tags=["exports"], responses=errors(*READ_ERRORS))
+router = APIRouter(prefix="/api/v1/exports", tags=["exports"], responses=errors(*READ_ERRORS, 429))
 
 _Name = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]+$")]
 OneScope = Annotated[
@@ -46,6 +47,7 @@ def _binary(media_type: str, text: str) -> dict[int | str, dict[str, object]]:
     responses=_binary("text/csv", "One row per value, in UTF-8, with a header."),
 )
 def series_csv(
+    turn: Costly,
     services: ServicesDep,
     run_ids: ComparedRunIds,
     scope: OneScope = None,
@@ -69,6 +71,7 @@ def series_csv(
     responses=_binary("application/vnd.apache.parquet", "The same table."),
 )
 def series_parquet(
+    turn: Costly,
     services: ServicesDep,
     run_ids: ComparedRunIds,
     scope: OneScope = None,
@@ -92,6 +95,7 @@ def series_parquet(
     responses={200: {"description": "The picture.", "content": {"image/png": {}, "image/svg+xml": {}}}},
 )
 def chart_picture(
+    turn: Costly,
     services: ServicesDep,
     picture_format: PictureFormat,
     run_ids: ComparedRunIds,
@@ -125,6 +129,7 @@ def chart_picture(
     responses=_binary("text/html", "The report; it needs no network to be read."),
 )
 def html_report(
+    turn: Costly,
     services: ServicesDep,
     run_ids: ComparedRunIds,
     scope: OneScope = None,

@@ -14,7 +14,7 @@ def list_jobs(run_id: RunId, services: ServicesDep, status: JobStatus | None = N
     return services.reading.jobs(run_id, status)
 
 
-@router.post("/runs/{run_id}/jobs/{job_id}/retry", responses=errors(403, 409))
+@router.post("/runs/{run_id}/jobs/{job_id}/retry", responses=errors(403, 409, 410))
 def retry_job(run_id: RunId, job_id: JobId, services: ServicesDep) -> JobStatusView:
     """Queues a dead or thinned job again.
 

@@ -36,7 +36,7 @@ def list_rollouts(
     )
 
 
-@router.get("/rollouts/{step}/{index}")
+@router.get("/rollouts/{step}/{index}", responses=errors(410))
 def get_rollout(
     run_id: RunId, step: StepPath, index: Index, services: ServicesDep, attempt: AttemptId = None
 ) -> views.RolloutDetail:

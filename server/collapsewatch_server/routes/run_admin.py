@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from collapsewatch_server.errors import RunNotFound
@@ -16,6 +16,7 @@ from collapsewatch_server.web.deps import (
     errors,
     request_body,
 )
+from collapsewatch_server.web.noting import note_target
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], responses=errors(*READ_ERRORS))
 
@@ -58,12 +59,16 @@ def list_sparklines(
     openapi_extra=request_body(RunAbout),
 )
 async def change_run(
-    run_id: RunId, services: ServicesDep, body: Annotated[RunAbout, Depends(data_of(RunAbout))]
+    request: Request,
+    run_id: RunId,
+    services: ServicesDep,
+    body: Annotated[RunAbout, Depends(data_of(RunAbout))],
 ) -> RunRow:
     """Changes a run's name, tags or notes, or puts it away; what is not given stays as it is.
 
     A trainer goes on, and resumes, under the name that it gave.
     """
+    note_target(request, _words(body))
     return await run_in_threadpool(_change, services, run_id, body)
 
 
@@ -85,3 +90,10 @@ def _change(services: Services, run_id: str, body: RunAbout) -> RunRow:
         if found:
             return found[0]
     raise RunNotFound(run_id)
+
+
+def _words(about: RunAbout) -> str:
+    given = about.given()
+    # Notes may be long; that they were changed says enough.
+    shown = {name: value for name, value in given.items() if name != "notes"}
+    return ", ".join([f"{name} {value!r}" for name, value in shown.items()] + ["notes"] * ("notes" in given))

@@ -1,4 +1,4 @@
-"""What the page reads. No key is needed: the server answers this machine alone unless told otherwise."""
+"""What the page reads, of the projects in which whoever asks has a role."""
 
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from collapsewatch_server.web.deps import (
     StepPath,
     errors,
 )
+from collapsewatch_server.web.guard import CallerDep
 
 router = APIRouter(prefix="/api/v1", tags=["read"], responses=errors(*READ_ERRORS))
 
@@ -52,9 +53,9 @@ MaxPoints = Annotated[
 
 
 @router.get("/projects")
-def list_projects(services: ServicesDep) -> views.ProjectList:
-    """All projects by name."""
-    return services.reading.projects()
+def list_projects(caller: CallerDep, services: ServicesDep) -> views.ProjectList:
+    """Projects that the caller may read, by name, and what it may do in each."""
+    return services.reading.projects(caller)
 
 
 @router.get("/runs")
@@ -87,7 +88,8 @@ def get_series(
 ) -> views.SeriesView:
     """Series of the named metrics, or of all metrics of the scope.
 
-    A series longer than `max_points` keeps its first and last point and the extremes of every stretch.
+    A series longer than `max_points` keeps its first and last point and the extremes of every stretch. All
+    series of an answer together have about two million points at most; very many are cut down to fewer each.
     """
     stretch = Stretch(since_step, from_step, to_step)
     return services.reading.series(

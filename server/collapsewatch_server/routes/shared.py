@@ -23,6 +23,7 @@ from collapsewatch_server.sharing.views import SharedPage
 from collapsewatch_server.web import shared_access
 from collapsewatch_server.web.deps import RunId, ServicesDep, errors
 from collapsewatch_server.web.shared_access import Opened, ServerDep, Token
+from collapsewatch_server.web.traffic import LiveStream
 
 PREFIX = "/api/v1"
 router = APIRouter(prefix=f"{PREFIX}/shared/{{token}}", tags=["shared"], responses=errors(404, 410, 422, 503))
@@ -57,6 +58,7 @@ def get_shared_run(run_id: RunId, services: ServicesDep, share: Opened) -> views
 
 @router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(shared_access.of_live)])
 async def shared_stream(
+    live: LiveStream,
     token: Token,
     server: ServerDep,
     share: Opened,

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from collapsewatch_server.sharing.views import ShareDraft, ShareList, ShareReceipt, ShareView
@@ -13,6 +13,8 @@ from collapsewatch_server.web.deps import (
     errors,
     request_body,
 )
+from collapsewatch_server.web.noting import note_target
+from collapsewatch_server.web.traffic import Costly
 
 router = APIRouter(prefix="/api/v1/shares", tags=["shares"], responses=errors(*READ_ERRORS))
 
@@ -36,14 +38,23 @@ def list_shares(services: ServicesDep, run: OfRun = None) -> ShareList:
     openapi_extra=request_body(ShareDraft),
 )
 async def create_share(
-    services: ServicesDep, body: Annotated[ShareDraft, Depends(data_of(ShareDraft))]
+    request: Request,
+    turn: Costly,
+    services: ServicesDep,
+    body: Annotated[ShareDraft, Depends(data_of(ShareDraft))],
 ) -> ShareReceipt:
     """Makes a link; it is answered this once. Whoever has it can read what it shows, and nothing else.
 
     A snapshot keeps of each run every point of series up to 10,000 points and every scored step up to
     2,000 of them; of more, the extremes, evenly taken steps, and those where alerts opened.
     """
-    return await run_in_threadpool(services.shares.create, body)
+    shown = ", with what the model wrote" * body.with_rollouts
+    note_target(
+        request, f"{body.title!r}, {body.mode} of {', '.join(body.run_ids)}{shown}", run_ids=body.run_ids
+    )
+    made = await run_in_threadpool(services.shares.create, body)
+    note_target(request, f"link {made.share.share_id}")
+    return made
 
 
 @router.delete("/{share_id}", responses=errors(403))

@@ -4,13 +4,17 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
+from collapsewatch_server.access.visible import seeing
+from collapsewatch_server.errors import Forbidden, Unauthorised
 from collapsewatch_server.events import follow
 from collapsewatch_server.repositories.events import StoredEvent
 from collapsewatch_server.web.deps import READ_ERRORS, ServicesDep, errors
+from collapsewatch_server.web.guard import StillSeen
+from collapsewatch_server.web.traffic import LiveStream
 
 router = APIRouter(prefix="/api/v1", tags=["read"], responses=errors(*READ_ERRORS))
 
@@ -21,6 +25,8 @@ _LARGEST_ID = 2**63 - 1
 
 @router.get("/stream", response_class=EventSourceResponse)
 async def stream(
+    live: LiveStream,
+    request: Request,
     services: ServicesDep,
     run_id: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}$")] = None,
     resume_after: Annotated[
@@ -36,7 +42,8 @@ async def stream(
     A new stream begins with `hello`, which carries the newest id. One that resumes, by the header
     `Last-Event-ID` or the parameter of that name, begins with what it has missed: nothing is lost by a broken
     connection or a restart of the server. Events are kept for a day, the last million of them: one that
-    resumes after an older one begins with `hello` too, and has to load again what it shows.
+    resumes after an older one begins with `hello` too, and has to load again what it shows. It ends, within
+    seconds, with the session or the key that it was asked for with.
     `data` is `{"run_id", "project", "step"?, "scope"?, …}`.
     """
     reading = services.reading
@@ -56,10 +63,20 @@ async def stream(
         # The headers reach the page with the first bytes, so that it knows that the stream is open.
         yield ServerSentEvent(comment="resumed", retry=_RECONNECT_MILLISECONDS)
 
-    async def read_after(event_id: int) -> list[StoredEvent]:
-        return await run_in_threadpool(reading.events_after, event_id, run_id, _EVENTS_PER_LOOK)
+    still = StillSeen(request)
 
-    async for event in follow(services.hub, read_after, start):
-        yield ServerSentEvent(
-            event=event.kind, id=str(event.event_id), raw_data=json.dumps(event.data, separators=(",", ":"))
-        )
+    async def read_after(event_id: int) -> list[StoredEvent]:
+        # Asked at each look: a stream stays open for days, and whoever signs out expects it to go quiet.
+        with seeing(await still.visible()):
+            return await run_in_threadpool(reading.events_after, event_id, run_id, _EVENTS_PER_LOOK)
+
+    try:
+        async for event in follow(services.hub, read_after, start):
+            yield ServerSentEvent(
+                event=event.kind,
+                id=str(event.event_id),
+                raw_data=json.dumps(event.data, separators=(",", ":")),
+            )
+    except (Unauthorised, Forbidden):
+        # The page asks again, and then it is told.
+        return

@@ -44,7 +44,7 @@ async def claim(
     while not claims.closed and not await request.is_disconnected():
         sequence = claims.sequence
         place.expect_answer()
-        job = await place.write(services.queue.claim, body)
+        job = await place.write(services.queue.claim, body, caller.key_id)
         if job is not None:
             return job
         left_seconds = deadline - time.monotonic()
@@ -75,10 +75,10 @@ async def beat(
     body: Annotated[Lease, Depends(work_of(Lease))],
 ) -> LeaseState:
     """Begins the lease anew, while the worker holds it."""
-    return LeaseState(held=await place.write(services.queue.beat, job_id, body.worker))
+    return LeaseState(held=await place.write(services.queue.beat, job_id, body.worker, caller.key_id))
 
 
-@router.post("/jobs/{job_id}/done", openapi_extra=request_body(ScoringResult))
+@router.post("/jobs/{job_id}/done", responses=errors(409), openapi_extra=request_body(ScoringResult))
 async def done(
     place: AdmittedWork,
     caller: WorkerCaller,
@@ -86,8 +86,8 @@ async def done(
     services: ServicesDep,
     body: Annotated[ScoringResult, Depends(work_of(ScoringResult, max_bytes=None))],
 ) -> Accepted:
-    """Hands in a result. The first good one counts, whoever holds the lease by now."""
-    return Accepted(accepted=await place.write(services.results.accept, job_id, body))
+    """Hands in a result, of a job that was claimed with this key. The first good one counts."""
+    return Accepted(accepted=await place.write(services.results.accept, job_id, body, caller.key_id))
 
 
 @router.post("/jobs/{job_id}/fail", openapi_extra=request_body(JobFailure))
@@ -99,4 +99,6 @@ async def fail(
     body: Annotated[JobFailure, Depends(work_of(JobFailure, max_bytes=SMALL_BODY_BYTES))],
 ) -> JobStatusView:
     """Says that a job went wrong: it goes back to its place in the queue, or it is dead."""
-    return JobStatusView.model_validate({"status": await place.write(services.queue.fail, job_id, body)})
+    return JobStatusView.model_validate(
+        {"status": await place.write(services.queue.fail, job_id, body, caller.key_id)}
+    )

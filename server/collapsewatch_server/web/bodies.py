@@ -54,6 +54,7 @@ async def read_model(
     max_bytes: int,
     body_seconds: float,
     place: Place,
+    count: Callable[[int], None] = lambda num_bytes: None,
 ) -> Model:
     """The body as a `model`.
 
@@ -62,9 +63,11 @@ async def read_model(
         max_bytes: limit after decompression.
         body_seconds: how long it may take to arrive, besides what its size allows.
         place: where the bytes of all requests together are counted.
+        count: is told how many bytes have come, and before that how many are announced.
 
     Raises:
-        MalformedRequest, BodyTooLarge, BodyTooSlow, UnsupportedEncoding, InvalidBody, TooBusy.
+        MalformedRequest, BodyTooLarge, BodyTooSlow, UnsupportedEncoding, InvalidBody, TooBusy; what `count`
+        raises.
     """
     # The content type is not asked for: `curl -d` sends that of a form, and every such call needs a key.
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -73,9 +76,15 @@ async def read_model(
             "the body may be plain, zstd or gzip", [wrong("content-encoding", "unknown encoding", encoding)]
         )
     declared = _declared_bytes(request, max_request_bytes)
+    count(declared)
     # A guess, so that what will not fit is told so before it is sent.
     place.hold(min(declared * (1 if encoding == "identity" else _USUAL_RATIO), max_bytes))
-    body = await _read(request, max_request_bytes, body_seconds, place.hold)
+
+    def come(num_bytes: int) -> None:
+        count(num_bytes)
+        place.hold(num_bytes)
+
+    body = await _read(request, max_request_bytes, body_seconds, come)
     place.expect_answer()
     parsed, num_bytes = await place.parse(_parse, model, body, encoding, max_bytes, place.hold)
     place.settle(num_bytes)

@@ -1,5 +1,6 @@
 """What the routes share: who calls, and checked bodies and parameters."""
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -10,11 +11,12 @@ from pydantic import BaseModel
 
 from collapsewatch.contracts.metrics import FIRST_TURN_SCOPE
 from collapsewatch_server.auth import Caller, Purpose
-from collapsewatch_server.errors import ErrorBody, TooBusy
+from collapsewatch_server.errors import ErrorBody, ErrorDetail, ServerError, TooBusy
 from collapsewatch_server.services import Services
 from collapsewatch_server.tables import Run
 from collapsewatch_server.web.bodies import SMALL_BODY_BYTES, TINY_BODY_BYTES, read_model
 from collapsewatch_server.web.gate import Place
+from collapsewatch_server.web.traffic import BodyCount
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -56,6 +58,8 @@ ScopeQuery = Annotated[
 ]
 SinceStep = Annotated[int, Query(ge=0, le=2**53, description="First step to answer with.")]
 DEFAULT_SCOPE = FIRST_TURN_SCOPE
+# A name and a password are one packet.
+_ENTRY_SECONDS = 5.0
 
 _ingest_key = HTTPBearer(
     scheme_name="IngestKey",
@@ -92,6 +96,12 @@ async def admitted_beat(services: ServicesDep) -> AsyncIterator[Place]:
 async def admitted_work(services: ServicesDep) -> AsyncIterator[Place]:
     """A place among the calls of workers."""
     with services.work.admit() as place:
+        yield place
+
+
+async def admitted_entry(services: ServicesDep) -> AsyncIterator[Place]:
+    """A place among those who are not signed in yet."""
+    with services.entries.admit() as place:
         yield place
 
 
@@ -172,6 +182,32 @@ def data_of(model: type[Model], *, large: bool = False) -> Callable[..., Awaitab
     return _body_of(model, admitted, None if large else SMALL_BODY_BYTES)
 
 
+def private_data_of(model: type[Model]) -> Callable[..., Awaitable[Model]]:
+    """The same for a body with secrets in it: what was given is not shown in errors, which end up in logs."""
+    return _privately(data_of(model), admitted)
+
+
+def entry_of(model: type[Model]) -> Callable[..., Awaitable[Model]]:
+    """The same for what people say before they are signed in."""
+    read = _body_of(model, admitted_entry, TINY_BODY_BYTES, most_seconds=_ENTRY_SECONDS)
+    return _privately(read, admitted_entry)
+
+
+def _privately(
+    read: Callable[..., Awaitable[Model]], place_of: Callable[..., AsyncIterator[Place]]
+) -> Callable[..., Awaitable[Model]]:
+    async def read_privately(
+        request: Request, services: ServicesDep, place: Annotated[Place, Depends(place_of)]
+    ) -> Model:
+        try:
+            return await read(request, services, place)
+        except ServerError as error:
+            error.details = [ErrorDetail(loc=one.loc, message=one.message) for one in error.details]
+            raise
+
+    return read_privately
+
+
 def beat_of(model: type[Model]) -> Callable[..., Awaitable[Model]]:
     """The same for a sign of life."""
     return _body_of(model, admitted_beat, TINY_BODY_BYTES)
@@ -185,7 +221,11 @@ def work_of(
 
 
 def _body_of(
-    model: type[Model], place_of: Callable[..., AsyncIterator[Place]], max_bytes: int | None
+    model: type[Model],
+    place_of: Callable[..., AsyncIterator[Place]],
+    max_bytes: int | None,
+    *,
+    most_seconds: float = math.inf,
 ) -> Callable[..., Awaitable[Model]]:
     async def read(
         request: Request, services: ServicesDep, place: Annotated[Place, Depends(place_of)]
@@ -197,8 +237,9 @@ def _body_of(
             model,
             max_request_bytes=min(settings.max_request_bytes, limit),
             max_bytes=limit,
-            body_seconds=settings.body_seconds,
+            body_seconds=min(settings.body_seconds, most_seconds),
             place=place,
+            count=BodyCount(request).come,
         )
 
     return read
@@ -228,11 +269,14 @@ _ERRORS = {
     404: "There is nothing of this id.",
     408: "The body did not arrive in time.",
     409: "What is there already contradicts the request; nothing was changed.",
-    410: "The link expired, was withdrawn, or what it showed was deleted.",
+    410: "The link expired or was withdrawn, or what it led to was removed.",
     413: "The body is larger than the server accepts, as sent or after decompression.",
+    414: "The address is longer than the server reads.",
     415: "The content encoding is neither zstd nor gzip.",
     422: "A field of the body or a parameter is wrong; `details` says which, and what was given.",
-    429: "More arrives than can be taken in; keep the data and send it again after `Retry-After` seconds.",
+    429: "More arrives than can be taken in (`too_busy`), or from this caller or its address than may "
+    "(`too_many_requests`); keep the data and send it again after `Retry-After` seconds.",
+    502: "The provider that signs people in does not answer.",
     503: "The database does not answer at the moment; try again after `Retry-After` seconds.",
 }
 BODY_ERRORS = (400, 401, 403, 404, 408, 413, 415, 422, 503)

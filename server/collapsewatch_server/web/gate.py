@@ -31,6 +31,8 @@ _BEAT_SECONDS = 2.0
 _WORK_SECONDS = 10.0
 _MAX_BEATS = 512
 _MAX_BEAT_BYTES = 16 * 2**20
+_MAX_ENTRIES = 128
+_MAX_ENTRY_BYTES = 8 * 2**20
 # Claims that wait for a job are among them.
 _MAX_WORKER_CALLS = 1024
 
@@ -267,4 +269,13 @@ def work_gate(max_bytes: int) -> IntakeGate:
         max_requests=_MAX_WORKER_CALLS,
         answer_seconds=_WORK_SECONDS,
         threads=Threads(parsing=2, writing=4, checking=2),
+    )
+
+
+def entry_gate() -> IntakeGate:
+    """The gate for who is not signed in yet: whoever holds its places keeps no trainer out."""
+    return IntakeGate(
+        max_bytes=_MAX_ENTRY_BYTES,
+        max_requests=_MAX_ENTRIES,
+        threads=Threads(parsing=1, writing=1, checking=1),
     )

@@ -32,7 +32,10 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
+# What the API answers is for whoever asked, and not for the next one at the same browser or proxy.
+_NOT_KEPT = {"Cache-Control": "no-store"}
 
 
 class SecurityMiddleware:
@@ -54,7 +57,8 @@ class SecurityMiddleware:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 may_be_framed = headers.get("content-security-policy") == _FRAMED_POLICY
-                for name, value in _HEADERS.items():
+                wanted = _HEADERS | _NOT_KEPT if scope["path"].startswith("/api/") else _HEADERS
+                for name, value in wanted.items():
                     if not (may_be_framed and name == "X-Frame-Options"):
                         headers.setdefault(name, value)
             await send(message)

@@ -34,11 +34,16 @@ async def opened(request: Request, token: Token) -> OpenShare:
         ShareNotFound, ShareEnded: it is not.
     """
     services: Services = request.app.state.services
-    share = await run_in_threadpool(services.shares.open, token)
+    share = await run_in_threadpool(_open, services, token, request.state.sender.address)
     if share.snapshot_key is not None:
         snapshots = services.shares.snapshots
         request.state.frozen_services = await run_in_threadpool(snapshots.services, share.snapshot_key)
     return share
+
+
+def _open(services: Services, token: str, address: str) -> OpenShare:
+    with services.throttle.guesses.of_share(address):
+        return services.shares.open(token)
 
 
 Opened = Annotated[OpenShare, Depends(opened)]

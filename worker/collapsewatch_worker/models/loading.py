@@ -25,7 +25,7 @@ def load_config(path: Path) -> PreTrainedConfig:
         CheckpointNotUsable: an architecture that the library does not know.
     """
     try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(
+        config: PreTrainedConfig = AutoConfig.from_pretrained(  # nosec B615
             path, trust_remote_code=False, local_files_only=True
         )
     except OSError as error:
@@ -60,7 +60,7 @@ def load_model(
         CheckpointNotUsable: weights that do not fit the configuration.
     """
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(  # nosec B615
             path,
             config=config,
             dtype=dtype,

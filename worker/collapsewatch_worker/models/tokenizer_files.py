@@ -84,9 +84,10 @@ def load_tokenizer(folder: Path) -> Tokenizer | None:
         if serialised.is_file():
             return SerialisedTokenizer(serialised)
         if any((folder / name).is_file() for name in CLASSIC_FILES):
-            return ClassicTokenizer(
-                AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+            classic = AutoTokenizer.from_pretrained(  # nosec B615
+                folder, trust_remote_code=False, local_files_only=True
             )
+            return ClassicTokenizer(classic)
     # The tokenizers library raises bare Exceptions, so nothing narrower can be caught.
     except Exception:
         log.warning("the tokenizer cannot be read", extra={"checkpoint": str(folder)}, exc_info=True)

@@ -78,11 +78,13 @@ def upgrade() -> None:
         sa.Column("makes_operator", sa.Boolean(), nullable=False),
         sa.Column("project_id", _id(), nullable=True),
         sa.Column("role", sa.Text(), nullable=True),
+        sa.Column("invited_by", _id(), nullable=True),
         *_times("created_at", "expires_at"),
         *_times("used_at", "revoked_at", nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_invitations"),
         sa.UniqueConstraint("token_hash", name="uq_invitations_token_hash"),
         _refers("invitations", "account_pk", "accounts"),
+        _refers("invitations", "invited_by", "accounts"),
         _refers("invitations", "project_id", "projects"),
     )
     op.create_index("ix_invitations_project_id", "invitations", ["project_id"])
@@ -104,12 +106,30 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("project_id", name="pk_project_retention"),
         _refers("project_retention", "project_id", "projects"),
     )
+    op.create_table(
+        "job_claims",
+        sa.Column("job_id", _id(), nullable=False),
+        sa.Column("key_id", _id(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "key_id", name="pk_job_claims"),
+        _refers("job_claims", "job_id", "jobs"),
+        _refers("job_claims", "key_id", "api_keys"),
+    )
     op.add_column("api_keys", sa.Column("expires_at", sa.Double(), nullable=True))
+    has_text = sa.text("blob_key <> ''")
+    op.create_index(
+        "ix_batches_text",
+        "batches",
+        ["run_pk", "created_at"],
+        sqlite_where=has_text,
+        postgresql_where=has_text,
+    )
 
 
 def downgrade() -> None:
+    op.drop_index("ix_batches_text", "batches")
     op.drop_column("api_keys", "expires_at")
     for table in (
+        "job_claims",
         "project_retention",
         "audit_log",
         "invitations",

@@ -1,0 +1,1 @@
+"""How often one caller, one address and one guesser may come."""
