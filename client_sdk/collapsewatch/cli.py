@@ -19,7 +19,7 @@ from collapsewatch.asking.app import app as reading_app
 # fmt: off
 _SERVER = (
     "alembic", "apprise", "argon2", "authlib", "cryptography", "fastapi", "httpcore", "httpx2",
-    "itsdangerous", "limits", "matplotlib", "numpy", "plotly", "prometheus_client",
+    "limits", "matplotlib", "numpy", "plotly", "prometheus_client",
     "psycopg", "pyarrow", "pydantic_settings", "redis", "sqlalchemy", "starlette", "tsdownsample", "uvicorn",
 )
 _WORKER = (
