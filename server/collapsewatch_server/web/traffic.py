@@ -18,6 +18,8 @@ _STREAM = "/stream"
 _API = "/api/"
 # A provider sends people back here, and each of them has it asked whether that is true.
 _BACK = "/api/v1/session/provider/back"
+# It writes to the database and to the blob store, and anybody may ask for it.
+_READY = "/readyz"
 _BUCKETS = {Door.trainers: Bucket.ingest, Door.workers: Bucket.worker, Door.link: Bucket.links}
 
 
@@ -57,13 +59,13 @@ def _credential(request: Request) -> str | None:
 
 
 def _bucket_of(method: str, path: str) -> Bucket | None:
-    """Where the request counts; the page itself and what health checks ask for count nowhere."""
+    """Where the request counts; the page itself and the question whether the process lives count nowhere."""
     rule: Rule | Door | None = RULES.get((method, path))
     is_reading = method in _SAFE_METHODS
     if rule is None or rule is Door.everybody:
         if path == _BACK or not is_reading:
             return Bucket.entry
-        return Bucket.reads if path.startswith(_API) else None
+        return Bucket.reads if path == _READY or path.startswith(_API) else None
     if path.endswith((*_SIGNS_OF_LIFE, _STREAM)):
         return None
     if isinstance(rule, Door):
