@@ -162,6 +162,11 @@ test("the quadrant of few runs has steps, intervals, ends and names; that of man
   assert.match(texts(few), /run 1/);
   const many = compareQuadrant({ runs: runs(20), ...options });
   assert.equal(many.data.length, 20 * 3);
+  // Every step of many runs can be pointed at, and is no mark of its own.
+  const steps = (figure) => figure.data.filter((trace) => trace.customdata?.length === 2);
+  assert.deepEqual(new Set(steps(many).map(({ mode }) => mode)), new Set(["lines"]));
+  assert.deepEqual(new Set(steps(few).map(({ mode }) => mode)), new Set(["markers"]));
+  assert.equal(steps(many).length, 20);
   assert.doesNotMatch(texts(many), /run 1/);
   assert.deepEqual(figureTable(few).rows[0], ["run 0", 0, 1, 0.5]);
 });

@@ -76,14 +76,17 @@ function wayTraces(one, { emphasis, theme, count }) {
   };
   if (isFaint) return [way];
   const hover = (point) => `<b>${plotlyText(name)}</b><br>${pointText(point, one)}`;
+  const showsSteps = count <= MOST_WITH_STEPS && !isOut;
   const steps = {
     type: "scatter",
-    mode: "markers",
+    // Steps that are only pointed at are no marks of their own: thousands that nobody sees take half a second.
+    ...(showsSteps
+      ? { mode: "markers", marker: { color: withAlpha(colour, 0.4), size: 5.5, symbol } }
+      : { mode: "lines", line: { width: 0, color: withAlpha(colour, 0) } }),
     x: points.map((point) => point.diversity),
     y: points.map((point) => point.dependence),
     customdata: points.map(hover),
     hovertemplate: "%{customdata}<extra></extra>",
-    marker: { color: withAlpha(colour, count <= MOST_WITH_STEPS && !isOut ? 0.4 : 0), size: 5.5, symbol },
   };
   const end = {
     type: "scatter",
