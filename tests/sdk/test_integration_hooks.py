@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,9 +24,11 @@ TRACES = Path(__file__).parents[1] / "data/importers/prime_rl/rollouts/step_1/tr
 
 
 @pytest.fixture
-def strict_run(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> collapsewatch.Run:
+def strict_run(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[collapsewatch.Run]:
     monkeypatch.setenv("COLLAPSEWATCH_STRICT", "1")
-    return collapsewatch.init("p", "n", url=recorder.url, api_key="k")
+    run = collapsewatch.init("p", "n", url=recorder.url, api_key="k")
+    yield run
+    run.finish()
 
 
 def test_a_collector_cuts_what_comes_into_steps(strict_run: collapsewatch.Run, recorder: Recorder) -> None:

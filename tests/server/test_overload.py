@@ -98,8 +98,21 @@ def test_a_thinned_batch_can_be_queued_again(small: LiveServer) -> None:
     job = small.claim()
     assert (job["step"], job["start"]) == (0, 1)
     assert small.done(job["job_id"], result_body())
-    # A result that comes for one that waits aside is welcome as well.
-    assert small.done(newer["job_id"], result_body())
+    assert detail(small, run_id)["jobs"]["thinned"] == 1
+    # One that no worker has claimed is nobody's to answer.
+    answer = small.worker(f"/jobs/{newer['job_id']}/done", result_body())
+    assert answer.status_code == 409
+
+
+def test_a_result_for_a_job_that_was_laid_aside_meanwhile_is_welcome(small: LiveServer) -> None:
+    run_id = small.start_run()
+    small.send_batch(run_id, 0)
+    job = small.claim()
+    small.worker(f"/jobs/{job['job_id']}/fail", {"worker": "w1", "error": "told to stop", "given_back": True})
+    for step in range(1, 6):
+        small.send_batch(run_id, step)
+    assert detail(small, run_id)["jobs"]["thinned"] == 1
+    assert small.done(job["job_id"], result_body())
     assert detail(small, run_id)["jobs"]["thinned"] == 0
 
 

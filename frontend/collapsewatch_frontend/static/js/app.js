@@ -77,8 +77,21 @@ function mount(route) {
   return NO_SCREEN;
 }
 
+/** The address that the page has gone to by itself, until the browser tells of it. */
+let gone = null;
+
+/** Goes there at once: what a person chooses next, before the browser tells of the address, counts from there. */
 function goTo(href) {
+  const before = window.location.hash;
   window.location.hash = href;
+  if (window.location.hash !== before) gone = window.location.hash;
+  showScreen();
+}
+
+function onAddress() {
+  const isKnown = window.location.hash === gone;
+  gone = null;
+  if (!isKnown) showScreen();
 }
 
 function showScreen({ first = false } = {}) {
@@ -207,7 +220,7 @@ const noteAttention = () => attention.set(document.visibilityState === "hidden")
 document.addEventListener("visibilitychange", noteAttention);
 noteAttention();
 
-window.addEventListener("hashchange", () => showScreen());
+window.addEventListener("hashchange", onAddress);
 if (session.needs_login) {
   onSignedOut(end);
   onNews(checkSession);

@@ -54,8 +54,20 @@ function run(shared, metricsInfo) {
     return mountSharedRuns(host, { shared, shell });
   }
 
+  let gone = null;
+
+  /** Goes there at once, as the page itself does. */
   function goTo(href) {
+    const before = window.location.hash;
     window.location.hash = href;
+    if (window.location.hash !== before) gone = window.location.hash;
+    showScreen();
+  }
+
+  function onAddress() {
+    const isKnown = window.location.hash === gone;
+    gone = null;
+    if (!isKnown) showScreen();
   }
 
   function showScreen({ first = false } = {}) {
@@ -76,7 +88,7 @@ function run(shared, metricsInfo) {
     host.replaceChildren(endedCard(error));
   }
 
-  window.addEventListener("hashchange", () => showScreen());
+  window.addEventListener("hashchange", onAddress);
   showScreen({ first: true });
   if (isLive) {
     follow({
