@@ -216,6 +216,9 @@ def test_a_run_is_deleted_only_after_a_second_yes(page: Page, api: httpx.Client)
     dialog = page.get_by_test_id("delete-dialog")
     expect(dialog).to_contain_text("Nobody can bring them back")
     expect(dialog).to_contain_text("Training still goes on")
+    with page.expect_download() as saved:
+        dialog.get_by_role("link", name="CSV").click()
+    assert Path(saved.value.path()).read_text().startswith("run_id,scope,metric,step,value")
     dialog.get_by_role("button", name="Cancel").click()
     assert api.get("/runs/to-delete").status_code == 200
     page.get_by_test_id("delete-runs").click()

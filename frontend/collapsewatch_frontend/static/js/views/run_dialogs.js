@@ -1,7 +1,8 @@
 /** Asks for what people say of a run, and before one is deleted. */
 
 import { may } from "../access.js";
-import { changeRun, deleteRun } from "../api.js";
+import { changeRun, deleteRun, exportHref } from "../api.js";
+import { MAX_RUNS } from "../compare.js";
 import { fieldErrors } from "../alert_rules.js";
 import { plural } from "../format.js";
 import { tagsOf } from "../runs_view.js";
@@ -109,6 +110,7 @@ export function askToDelete(runs, { onDone }) {
         text: LOSS,
       }),
       runs.length > 1 ? namesOf(runs) : null,
+      keepFirst(runs),
       runs.some((run) => run.state === "running")
         ? el("p", {
             class: "attention",
@@ -122,6 +124,24 @@ export function askToDelete(runs, { onDone }) {
       return true;
     },
   });
+}
+
+/** What can be taken away before: as many runs at once as the server exports. */
+function keepFirst(runs) {
+  if (runs.length > MAX_RUNS) return null;
+  const choice = { run: runs.map((run) => run.run_id) };
+  const link = (kind, text) => el("a", { href: exportHref(kind, choice), download: "", text });
+  return el(
+    "p",
+    { data: { testid: "keep-first" } },
+    "Keep first what you may need: ",
+    link("report.html", "a report"),
+    ", or all numbers as ",
+    link("series.csv", "CSV"),
+    " or ",
+    link("series.parquet", "Parquet"),
+    ".",
+  );
 }
 
 function namesOf(runs) {
