@@ -116,8 +116,8 @@ def test_without_a_key_nothing_is_changed(live: LiveServer) -> None:
             explore(operation, GenerationMode.POSITIVE, _NUM_EXAMPLES_WITHOUT_KEY, call)
     assert contents(live, without=_OF_THE_AUDIT) == before
     # What `furnish` did may be noted after it was answered; of the calls without a key nothing is.
-    with live.services.database.read_session() as session:
-        assert set(session.scalars(select(AuditEntry.outcome))) == {"done"}
+    with live.services.database.read_session() as rows:
+        assert set(rows.scalars(select(AuditEntry.outcome))) == {"done"}
 
 
 def contents(live: LiveServer, *, without: tuple[str, ...] = ()) -> dict[str, list[str]]:
