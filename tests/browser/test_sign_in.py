@@ -96,6 +96,7 @@ def test_signing_out_in_one_tab_empties_the_others(visitor: Page) -> None:
     other.get_by_test_id("sign-out").click()
     expect(visitor.get_by_test_id("sign-in")).to_be_visible(timeout=5_000)
     expect(visitor.get_by_test_id("rules-page")).to_have_count(0)
+    expect(other.get_by_test_id("sign-in")).to_be_visible()
 
 
 def test_a_link_that_was_used_says_what_to_do(visitor: Page, guarded: Service) -> None:

@@ -236,11 +236,10 @@ class Lane:
         """
         borrower = object()
         try:
-            # Half of the time for the queue, or none would be left for the work.
-            with anyio.fail_after(max(0.0, (deadline - time.monotonic()) / 2)):
-                await self._places.acquire_on_behalf_of(borrower)
-        except TimeoutError:
-            raise self._gate.refusal("no thread became free in time") from None
+            # A free thread is taken however late it is: only waiting for one is in question.
+            self._places.acquire_on_behalf_of_nowait(borrower)
+        except anyio.WouldBlock:
+            await self._wait_for_place(borrower, deadline)
 
         def work() -> T:
             with answer_by(deadline):
@@ -250,6 +249,14 @@ class Lane:
             return await to_thread.run_sync(work, limiter=self._threads)
         finally:
             self._places.release_on_behalf_of(borrower)
+
+    async def _wait_for_place(self, borrower: object, deadline: float) -> None:
+        try:
+            # Half of the time for the queue, or none would be left for the work.
+            with anyio.fail_after(max(0.0, (deadline - time.monotonic()) / 2)):
+                await self._places.acquire_on_behalf_of(borrower)
+        except TimeoutError:
+            raise self._gate.refusal("no thread became free in time") from None
 
 
 def beat_gate() -> IntakeGate:
