@@ -53,7 +53,7 @@ from collapsewatch_server.routes import (
     stream,
     worker,
 )
-from collapsewatch_server.routes.pages import mount_page, plotly_bundle
+from collapsewatch_server.routes.pages import mount_page, warm_page
 from collapsewatch_server.services import Services, build_services
 from collapsewatch_server.settings import ServerSettings
 from collapsewatch_server.web.compression import CompressionMiddleware
@@ -138,8 +138,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     tasks: list[asyncio.Task[Any]] = []
     if services.bell is not None:
         tasks.append(asyncio.create_task(services.bell.listen()))
-    # Compressing the chart library takes a second that the first visitor need not wait for.
-    tasks.append(asyncio.create_task(asyncio.to_thread(plotly_bundle)))
+    # Compressing the page and its chart library takes a second that the first visitor need not wait for.
+    tasks.append(asyncio.create_task(asyncio.to_thread(warm_page)))
     try:
         yield
     finally:

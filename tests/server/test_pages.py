@@ -90,6 +90,15 @@ def test_the_files_of_an_edition_are_asked_for_once(live: LiveServer) -> None:
     assert live.http.get("/static/v-0123456789abcdef/../../main.py").status_code == 404
 
 
+def test_the_style_sheets_come_as_one(live: LiveServer) -> None:
+    sheets = re.findall(r'rel="stylesheet" href="/static/([^"]+)"', live.http.get("/static/index.html").text)
+    assert len(sheets) > 10
+    (together,) = re.findall(r'rel="stylesheet" href="([^"]+)"', live.http.get("/").text)
+    found = live.http.get(together)
+    assert found.headers["content-type"] == "text/css; charset=utf-8"
+    assert found.text == "\n".join(live.http.get(f"/static/{sheet}").text for sheet in sheets)
+
+
 def test_the_page_names_all_its_modules_ahead(live: LiveServer) -> None:
     page = live.http.get("/").text
     link = r'<link rel="modulepreload" fetchpriority="(high|low)" href="/static/v-[0-9a-f]{16}/([^"]+)"'
