@@ -1,12 +1,13 @@
 """Opens pages in Chromium and measures what a person waits for."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, Error, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize, sync_playwright
 
 from benchmarks.dashboard.pages import Screen
 
@@ -18,6 +19,7 @@ _BYTES = """() => [performance.getEntriesByType('navigation')[0], ...performance
   .reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)"""
 # To look at every frame would slow down what is measured.
 _LOOK_MS = 25
+_REST_MS = 1000
 _WATCH_FRAMES = """() => {
   window.benchGaps = [];
   let last = performance.now();
@@ -40,11 +42,30 @@ class Opened:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The browser that all pages are opened in."""
-    executable = next(path for path in _CHROMIUM if Path(path).exists())
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=_FLAGS)
+        browser = playwright.chromium.launch(executable_path=_executable(), args=_FLAGS)
         yield browser
         browser.close()
+
+
+def _executable() -> str:
+    return next(path for path in _CHROMIUM if Path(path).exists())
+
+
+@contextmanager
+def new_profile(browser: Browser) -> Iterator[BrowserContext]:
+    """A browser with an empty profile on disk, as people have one: what it keeps, it keeps as theirs does.
+
+    A context of `browser` itself is a private window, which keeps nothing of what it has compiled.
+    """
+    with tempfile.TemporaryDirectory(prefix="cw-profile-") as folder:
+        context = browser.browser_type.launch_persistent_context(
+            folder, executable_path=_executable(), args=_FLAGS, viewport=VIEWPORT
+        )
+        try:
+            yield context
+        finally:
+            context.close()
 
 
 def open_screen(
@@ -55,17 +76,18 @@ def open_screen(
     Args:
         picture: where what was measured can be looked at afterwards.
     """
-    context = browser.new_context(viewport=VIEWPORT)
     found: list[Opened] = []
-    for _ in range(visits):
-        page = context.new_page()
-        found.append(_open(page, screen, patience_seconds))
-        if len(found) == 1:
-            _keep_picture(page, picture)
-        page.close()
-        if found[-1].seconds is None:
-            break
-    context.close()
+    with new_profile(browser) as context:
+        for _ in range(visits):
+            page = context.new_page()
+            found.append(_open(page, screen, patience_seconds))
+            if len(found) == 1:
+                _keep_picture(page, picture)
+            # What it keeps for the next visit it writes when it has nothing else to do.
+            page.wait_for_timeout(_REST_MS)
+            page.close()
+            if found[-1].seconds is None:
+                break
     return found
 
 

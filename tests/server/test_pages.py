@@ -1,6 +1,7 @@
 """The page, the chart library and the API page, all from this machine."""
 
 import gzip
+import posixpath
 import re
 from typing import Any
 
@@ -99,16 +100,35 @@ def test_the_style_sheets_come_as_one(live: LiveServer) -> None:
     assert found.text == "\n".join(live.http.get(f"/static/{sheet}").text for sheet in sheets)
 
 
-def test_the_page_names_all_its_modules_ahead(live: LiveServer) -> None:
+def test_the_page_names_the_modules_that_it_needs_ahead(live: LiveServer) -> None:
     page = live.http.get("/").text
     link = r'<link rel="modulepreload" fetchpriority="(high|low)" href="/static/v-[0-9a-f]{16}/([^"]+)"'
     ahead = {path: priority for priority, path in re.findall(link, page)}
-    assert {"js/app.js", "js/views/run.js", "js/figures/lines.js"} <= set(ahead)
-    assert not {"js/theme-boot.js", "js/shared_app.js", "js/live_worker.js"} & set(ahead)
-    # What asks for the first answers is wanted before the screens.
+    # What asks for the first answers is wanted before the frame.
     assert ahead["js/first_asks.js"] == ahead["js/api.js"] == ahead["js/format.js"] == "high"
-    assert ahead["js/app.js"] == ahead["js/views/run.js"] == "low"
+    assert ahead["js/app.js"] == ahead["js/views/shell.js"] == "low"
+    assert not {"js/theme-boot.js", "js/shared_app.js", "js/live_worker.js", "js/views/run.js"} & set(ahead)
     assert "first_asks" not in live.http.get("/s/0123456789abcdef0123456789abcdef").text.split("<body>")[0]
+
+
+def test_the_page_names_all_that_each_screen_needs(live: LiveServer) -> None:
+    page = live.http.get("/").text
+    screens = {
+        name: set(modules.split())
+        for name, modules in re.findall(r'<meta name="screen-([\w-]+)" content="([^"]*)"', page)
+    }
+    assert {"runs", "run", "compare", "rollouts", "settings"} < set(screens)
+    assert {"views/run.js", "figures/lines.js"} <= screens["run"]
+    assert "views/run.js" not in screens["runs"]
+    ahead = set(re.findall(r'href="/static/v-[0-9a-f]{16}/js/([^"]+)"', page))
+    for name, modules in screens.items():
+        assert not modules & ahead, name
+        for module in modules:
+            source = live.http.get(f"/static/js/{module}").text
+            folder = f"js/{module}".rpartition("/")[0]
+            for imported in re.findall(r'\bfrom "(\.[^"]+)"', source):
+                path = posixpath.normpath(f"{folder}/{imported}").removeprefix("js/")
+                assert path in modules | ahead, (name, module, imported)
 
 
 def test_the_page_knows_the_newest_event(live: LiveServer) -> None:

@@ -57,10 +57,15 @@ def _page_of(app: str, edition: str) -> str:
 
 def _preloads() -> str:
     # Without these a browser learns of a module only when it has read the one that imports it.
-    first = _imported(static_dir() / "js" / "first_asks.js", set())
-    rest = sorted(path for path in (static_dir() / "js").rglob("*.js") if path.name not in _NOT_AHEAD)
+    scripts = static_dir() / "js"
+    first = _imported(scripts / "first_asks.js", set())
+    frame = _imported(scripts / "app.js", set()) - first
     links = [_preload(path, "high") for path in sorted(first)]
-    links += [_preload(path, "low") for path in rest if path not in first]
+    links += [_preload(path, "low") for path in sorted(frame)]
+    for name, place in _SCREEN.findall((scripts / "screens.js").read_text(encoding="utf-8")):
+        rest = _imported((scripts / place).resolve(), set()) - first - frame
+        modules = " ".join(path.relative_to(scripts).as_posix() for path in sorted(rest))
+        links.append(f'<meta name="screen-{name}" content="{modules}" />')
     return "\n    ".join(links)
 
 
@@ -80,7 +85,7 @@ def _imported(path: Path, found: set[Path]) -> set[Path]:
 
 _PRELOADS = "<!-- modules -->"
 _IMPORT = re.compile(r'\bfrom "(\.[^"]+\.js)";')
-_NOT_AHEAD = {"theme-boot.js", "shared_app.js", "live_worker.js"}
+_SCREEN = re.compile(r'^  (\w+): .*\bimport\("(\./[^"]+\.js)"\)', re.MULTILINE)
 
 
 def mount_page(app: FastAPI) -> None:

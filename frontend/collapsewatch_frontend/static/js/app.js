@@ -15,24 +15,13 @@ import { isNews } from "./alerts.js";
 import { fetchPlotlyLater } from "./plotly_library.js";
 import { Refresher, attention, freshness } from "./refresh.js";
 import { parseRoute, runsHref } from "./routes.js";
-import { mountAlert } from "./views/alert.js";
-import { mountAlerts } from "./views/alerts.js";
-import { mountAudit } from "./views/audit.js";
+import { Screens } from "./screens.js";
 import { tellInBrowser } from "./views/browser_notices.js";
-import { mountChannels } from "./views/channels.js";
-import { mountCompare } from "./views/compare.js";
+import { notice } from "./views/components.js";
+import { el } from "./views/dom.js";
 import { admit, showEnded } from "./views/gate.js";
-import { mountKeys } from "./views/keys.js";
 import { notFound } from "./views/not_found.js";
-import { mountPeople } from "./views/people.js";
-import { mountRetention } from "./views/retention.js";
-import { mountRollouts } from "./views/rollouts.js";
-import { mountRun } from "./views/run.js";
-import { mountRuns } from "./views/runs.js";
-import { mountRules } from "./views/rules.js";
 import { onNews } from "./views/session_news.js";
-import { mountSettings } from "./views/settings.js";
-import { mountShares } from "./views/shares.js";
 import { createShell } from "./views/shell.js";
 import { showToast } from "./views/toasts.js";
 
@@ -41,6 +30,9 @@ const NO_SCREEN = { follow: () => false, onOpen() {}, onEvent() {}, destroy() {}
 /** By then a page has what it shows. */
 const IDLE_MS = 3_000;
 const host = document.getElementById("main");
+const screens = new Screens();
+// It comes while the session is asked for; what goes wrong is said where it is shown.
+loadFirst();
 const explained = getMetricsInfo().catch((error) => {
   // Explanations are an aid; the numbers stand without them.
   console.warn("explanations could not be loaded", error);
@@ -54,24 +46,17 @@ const connection = { connected: false, lostAtMs: Date.now(), everConnected: fals
 const metricsInfo = await explained;
 let isOver = false;
 let screen = NO_SCREEN;
+/** The screen that is gone to while it loads; the one before stays until then. */
+let awaited = null;
+/** Screens load what they show: the stream is there, or it will tell all that happens from here on. */
+let mayLoad = false;
 
 function mount(route) {
-  if (route.screen === "runs") {
-    return mountRuns(host, { route, shell, navigate: (change) => goTo(runsHref(change)) });
+  const mountScreen = screens.mountOf(route.screen);
+  if (mountScreen !== undefined) {
+    const navigate = route.screen === "runs" ? (change) => goTo(runsHref(change)) : goTo;
+    return mountScreen(host, { route, shell, metricsInfo, navigate });
   }
-  if (route.screen === "run") return mountRun(host, { route, shell, metricsInfo, navigate: goTo });
-  if (route.screen === "rollouts") return mountRollouts(host, { route, shell, navigate: goTo });
-  if (route.screen === "compare") return mountCompare(host, { route, shell, metricsInfo, navigate: goTo });
-  if (route.screen === "alerts") return mountAlerts(host, { route, shell, navigate: goTo });
-  if (route.screen === "alert") return mountAlert(host, { route, shell, metricsInfo });
-  if (route.screen === "rules") return mountRules(host, { route, shell, metricsInfo, navigate: goTo });
-  if (route.screen === "channels") return mountChannels(host, { shell });
-  if (route.screen === "shares") return mountShares(host, { shell });
-  if (route.screen === "settings") return mountSettings(host, { shell });
-  if (route.screen === "people") return mountPeople(host, { route, shell, navigate: goTo });
-  if (route.screen === "keys") return mountKeys(host, { route, shell, navigate: goTo });
-  if (route.screen === "retention") return mountRetention(host, { route, shell, navigate: goTo });
-  if (route.screen === "audit") return mountAudit(host, { route, shell, navigate: goTo });
   host.replaceChildren(notFound("There is no such page."));
   shell.setTitle("Not found", 0);
   return NO_SCREEN;
@@ -98,14 +83,47 @@ function showScreen({ first = false } = {}) {
   const route = parseRoute(window.location.hash);
   // The door looks at links to join by, before anything else is there.
   if (route?.screen === "join") window.location.reload();
-  if (isOver || route === null || route.screen === "join" || screen.follow(route)) return;
+  if (isOver || route === null || route.screen === "join") return;
+  if (isAwaited(route.screen, { first })) return;
+  if (screen.follow(route)) return;
   screen.destroy();
   screen = mount(route);
   shell.setScreen(route.screen);
-  if (connection.connected) screen.onOpen();
+  if (connection.connected || (mayLoad && !connection.everConnected)) screen.onOpen();
   if (first) return;
   window.scrollTo(0, 0);
   host.focus({ preventScroll: true });
+}
+
+/** Whether the screen still has to be loaded; it is shown when it is here, unless another is gone to meanwhile. */
+function isAwaited(name, { first }) {
+  awaited = null;
+  if (!screens.has(name) || screens.mountOf(name) !== undefined) return false;
+  awaited = name;
+  screens.load(name).then(
+    () => {
+      if (awaited === name) showScreen({ first });
+    },
+    (error) => {
+      if (awaited === name) showMissing(error);
+    },
+  );
+  return true;
+}
+
+/** Instead of a screen that did not come. */
+function showMissing(error) {
+  screen.destroy();
+  screen = NO_SCREEN;
+  const again = el("button", { class: "button", type: "button", text: "Try again" });
+  again.addEventListener("click", () => window.location.reload());
+  const text = `This screen could not be loaded: ${error.message}`;
+  host.replaceChildren(notice("bad", el("p", { text }), again));
+}
+
+function loadFirst() {
+  const name = parseRoute(window.location.hash)?.screen ?? "";
+  if (screens.has(name)) screens.load(name).catch(() => {});
 }
 
 /** Changes that were told already: after a reconnect the stream may repeat some. */
@@ -190,6 +208,7 @@ async function checkSession() {
 }
 
 function loadAll() {
+  mayLoad = true;
   screen.onOpen();
   serviceWatch.requestNow("service");
   openCount.requestNow("count");
@@ -235,3 +254,5 @@ if (!isOver) {
 }
 // From the list it is one press to a run, whose charts need it.
 fetchPlotlyLater((task) => setTimeout(task, IDLE_MS));
+// And to every other screen; one that is here also opens while the server is away.
+setTimeout(() => screens.loadAll(), IDLE_MS);

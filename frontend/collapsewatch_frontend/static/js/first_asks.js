@@ -1,4 +1,4 @@
-/** Asks for what the first screen shows, while the modules of all the screens still come. */
+/** Asks for what the first screen shows, while its modules still come. */
 
 import { aheadApi, forgetAhead } from "./api.js";
 import { CompareData } from "./compare_data.js";
@@ -20,9 +20,22 @@ const FIRST = {
   },
 };
 
+/** Has the browser fetch all that a screen needs at once: else it learns of each module from the one before. */
+function fetchScreen(name) {
+  const modules = document.querySelector(`meta[name="screen-${name}"]`)?.getAttribute("content") ?? "";
+  for (const module of modules.split(" ").filter(Boolean)) {
+    const link = document.createElement("link");
+    link.rel = "modulepreload";
+    link.href = new URL(module, import.meta.url).href;
+    document.head.append(link);
+  }
+}
+
 const route = parseRoute(window.location.hash);
 // The screen itself hears of what goes wrong, and says so.
 if (route !== null) FIRST[route.screen]?.(route)?.catch(() => {});
 aheadApi.getSession().catch(() => {});
 aheadApi.getMetricsInfo().catch(() => {});
+// Last: what is asked above is waited for longest.
+if (route !== null) fetchScreen(route.screen);
 setTimeout(forgetAhead, FORGET_MS);
