@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 from joserfc.jwk import RSAKey
 
@@ -13,9 +12,8 @@ from collapsewatch_server.repositories import accounts
 from collapsewatch_server.web import provider as module
 from collapsewatch_server.web.provider import Provider, ProviderProblem, _check
 from tests.server.openid import CLIENT_ID, CLIENT_SECRET, OpenId, open_id
-from tests.server.team import PASSWORD, URL, Person, Team, team_of
-
-START, BACK = "/api/v1/session/provider", "/api/v1/session/provider/back"
+from tests.server.openid_browser import BACK, START, arriving, landed, me, returned, sent, signed_in
+from tests.server.team import PASSWORD, URL, Team, team_of
 
 
 @pytest.fixture(scope="module")
@@ -46,39 +44,6 @@ def provider(openid: OpenId, team: Team, monkeypatch: pytest.MonkeyPatch) -> Pro
     assert provider is not None
     monkeypatch.setattr(provider, "_known", None)
     return provider
-
-
-def sent(browser: Person) -> str:
-    """Where the service sends the browser."""
-    response = browser.client.get(START, follow_redirects=False)
-    assert response.status_code == 303, response.text
-    return str(response.headers["location"])
-
-
-def returned(there: str) -> str:
-    """Where the provider sends it."""
-    response = httpx.get(there, follow_redirects=False, trust_env=False)
-    assert response.status_code == 302, response.text
-    return response.headers["location"]
-
-
-def landed(browser: Person, back: str) -> str:
-    """Where it ends."""
-    response = browser.client.get(back, follow_redirects=False)
-    assert response.status_code == 303, response.text
-    return str(response.headers["location"])
-
-
-def signed_in(browser: Person) -> str:
-    return landed(browser, returned(sent(browser)))
-
-
-def me(browser: Person) -> Any:
-    return browser.ok("GET", "/session")
-
-
-def arriving(openid: OpenId, sub: str, email: str, *, is_verified: object = True) -> None:
-    openid.person = {"sub": sub, "email": email, "email_verified": is_verified}
 
 
 def test_who_was_invited_by_the_address_has_the_role_at_once(team: Team, openid: OpenId) -> None:

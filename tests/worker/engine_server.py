@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from collapsewatch_worker.remote.engines import EngineKind, RemoteModel, remote_model
 from collapsewatch_worker.remote.patience import Patience
@@ -27,6 +27,22 @@ CUT: Answer = (0, None)
 """The connection is closed without an answer, as by a server that ends."""
 CUT_IN_THE_MIDDLE: Answer = (0, "{")
 """The same after the beginning of a good answer."""
+
+
+def tiny_llama() -> PreTrainedModel:
+    """A model of 40 tokens whose scores differ enough to tell its rows apart."""
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        initializer_range=0.5,
+    )
+    model: PreTrainedModel = LlamaForCausalLM(config)
+    model.eval()  # type: ignore[no-untyped-call]
+    return model
 
 
 class EngineServer(SmallServer):

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from collapsewatch_worker.errors import (
     BatchNotScorable,
@@ -21,7 +20,14 @@ from collapsewatch_worker.remote.engines import EngineKind, remote_model
 from collapsewatch_worker.remote.patience import Patience
 from collapsewatch_worker.scoring.engine import cross_log_probs
 from collapsewatch_worker.scoring.own_tokens import OwnTokens
-from tests.worker.engine_server import EngineServer, SglangServer, VllmServer, npy_in_base64, remote
+from tests.worker.engine_server import (
+    EngineServer,
+    SglangServer,
+    VllmServer,
+    npy_in_base64,
+    remote,
+    tiny_llama,
+)
 from tests.worker.job_server import free_port
 
 PROMPTS = [(1, 2, 3, 4, 5, 6, 7, 8, 9, 10), (1, 2, 3, 4, 5, 6, 30, 31), (12,), (1, 2, 3, 4, 5, 6, 30, 31)]
@@ -31,34 +37,19 @@ REASONINGS = [(3, 4, 5, 39), (39,), (), (0, 38, 17, 6, 6, 2, 8), (39,)]
 
 @pytest.fixture(scope="module")
 def model() -> PreTrainedModel:
-    torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=40,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        initializer_range=0.5,
-    )
-    model: PreTrainedModel = LlamaForCausalLM(config)
-    model.eval()  # type: ignore[no-untyped-call]
-    return model
+    return tiny_llama()
 
 
 @pytest.fixture
 def sglang(model: PreTrainedModel) -> Iterator[SglangServer]:
-    server = SglangServer(model)
-    server.start()
-    yield server
-    server.stop()
+    with SglangServer(model) as server:
+        yield server
 
 
 @pytest.fixture
 def vllm(model: PreTrainedModel) -> Iterator[VllmServer]:
-    server = VllmServer(model)
-    server.start()
-    yield server
-    server.stop()
+    with VllmServer(model) as server:
+        yield server
 
 
 @pytest.fixture(params=["sglang", "vllm"])

@@ -1,0 +1,67 @@
+"""Screens come when they are gone to: what is fetched when, and what is shown when one does not come."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, Route, expect
+
+from tests.integration.service import Service
+
+SETTINGS = "**/js/views/settings.js"
+
+
+@pytest.fixture
+def visitor(browser: Browser, service: Service) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
+    yield context.new_page()
+    context.close()
+
+
+def test_a_visit_fetches_its_own_screen_first_and_the_others_later(visitor: Page) -> None:
+    asked: list[str] = []
+
+    def note(request: Request) -> None:
+        _, is_script, name = request.url.partition("/js/")
+        if is_script:
+            asked.append(name)
+
+    visitor.on("request", note)
+    visitor.goto("/#/settings")
+    expect(visitor.get_by_test_id("settings-page")).to_be_visible()
+    assert "views/settings.js" in asked
+    assert "views/run.js" not in asked
+    assert len(asked) == len(set(asked))
+    with visitor.expect_request("**/js/views/audit.js"):
+        pass
+    assert "views/run.js" in asked
+
+
+def test_a_screen_that_did_not_come_says_so_and_is_tried_again(visitor: Page) -> None:
+    visitor.route(SETTINGS, lambda route: route.abort())
+    visitor.goto("/#/alerts")
+    expect(visitor.get_by_test_id("inbox-page")).to_be_visible()
+    visitor.get_by_role("link", name="Settings").click()
+    expect(visitor.get_by_role("main")).to_contain_text("This screen could not be loaded")
+    expect(visitor.get_by_test_id("inbox-page")).to_have_count(0)
+    visitor.unroute(SETTINGS)
+    visitor.get_by_role("button", name="Try again").click()
+    expect(visitor.get_by_test_id("settings-page")).to_be_visible()
+
+
+def test_a_late_screen_does_not_take_the_place_of_the_one_gone_to_since(visitor: Page) -> None:
+    held: list[Route] = []
+    visitor.route(SETTINGS, lambda route: held.append(route))
+    visitor.goto("/#/alerts")
+    expect(visitor.get_by_test_id("inbox-page")).to_be_visible()
+    visitor.get_by_role("link", name="Settings").click()
+    # What was there stays until the other is here.
+    expect(visitor.get_by_test_id("inbox-page")).to_be_visible()
+    visitor.get_by_role("link", name="Channels").click()
+    expect(visitor.get_by_test_id("channels-page")).to_be_visible()
+    assert len(held) == 1
+    with visitor.expect_response(SETTINGS):
+        held[0].continue_()
+    # By then it would have been shown.
+    visitor.wait_for_timeout(500)
+    expect(visitor.get_by_test_id("channels-page")).to_be_visible()
+    expect(visitor.get_by_test_id("settings-page")).to_have_count(0)
