@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import collapsewatch
 from tests.browser.conftest import is_fault
+from tests.browser.recording import log_step, recorded_steps
 from tests.browser.test_craft import AXE, grave_faults
 from tests.integration.service import Service
 
@@ -155,6 +156,48 @@ def test_the_quadrant_is_shared_alone(visitor: Page, service: Service, collapsed
     expect(visitor.get_by_test_id("figure-quadrant").locator(".js-plotly-plot")).to_be_visible()
 
 
+@pytest.fixture(scope="module")
+def run_beside(service: Service) -> str:
+    steps = recorded_steps()
+    with collapsewatch.init(
+        "recorded", "beside", url=service.url, api_key=service.local_key(), scorer="lexical"
+    ) as run:
+        for step, rollouts in steps.items():
+            log_step(run, step, rollouts)
+    service.wait_until_scored(run.id, len(steps))
+    return run.id
+
+
+def test_a_chart_of_a_comparison_is_shared_alone(
+    page: Page, visitor: Page, collapsed_run: str, run_beside: str
+) -> None:
+    page.goto(f"/#/compare?runs={collapsed_run},{run_beside}&smooth=0.5")
+    card = page.get_by_test_id("figure-compare-reward")
+    card.get_by_test_id("figure-menu").click()
+    card.get_by_test_id("figure-share").click()
+    address = make_link(page, title="Both rewards")
+    visitor.goto(address)
+    chart = visitor.get_by_test_id("shared-chart")
+    expect(chart.get_by_test_id("figure-compare-reward").locator(".trace path").first).to_be_visible()
+    expect(visitor.get_by_test_id("chart-smoothing")).to_have_value("0.5")
+    expect(visitor.get_by_test_id("figure-compare-retrieval")).to_have_count(0)
+    chips = visitor.get_by_test_id("legend-chip")
+    expect(chips).to_have_count(2)
+    chips.first.click()
+    expect(chips.first).to_have_attribute("aria-pressed", "false")
+    visitor.get_by_test_id("compare-axis-time").click()
+    expect(visitor.get_by_test_id("compare-axis-time")).to_have_attribute("aria-pressed", "true")
+    runs = f"run={collapsed_run}&run={run_beside}"
+    for path in (f"/compare/series?{runs}&metric=retrieval_accuracy", f"/compare/paths?{runs}"):
+        answer = visitor.request.get(f"/api/v1/shared/{address.rsplit('/', 1)[1]}{path}")
+        assert answer.status == 404, path
+    quadrant = page.get_by_test_id("figure-compare-quadrant")
+    quadrant.get_by_test_id("figure-menu").click()
+    quadrant.get_by_test_id("figure-share").click()
+    visitor.goto(make_link(page, title="Both ways", mode="snapshot"))
+    expect(chart.get_by_test_id("figure-compare-quadrant").locator(".trace path").first).to_be_visible()
+
+
 @pytest.fixture
 def notebook(tmp_path: Path) -> Iterator[str]:
     """Address of a server of another origin, as that of a notebook is, which serves what is in a folder."""
@@ -185,13 +228,16 @@ def test_a_link_may_be_shown_in_a_frame_and_nothing_else_may(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_links_fit_their_screen(
-    browser: Browser, service: Service, collapsed_run: str, theme: Any, width: int
+    browser: Browser, service: Service, collapsed_run: str, run_beside: str, theme: Any, width: int
 ) -> None:
     SHOTS.mkdir(parents=True, exist_ok=True)
     draft = {"run_ids": [collapsed_run], "view": f"#/runs/{collapsed_run}"}
     run = post_link(service, title="Retrieval falls after step 40", kind="run", **draft)
     limits = {"chart": "retrieval", "series": {"first_turn": ["retrieval_accuracy", "retrieval_chance"]}}
     chart = post_link(service, kind="chart", limits=limits, mode="snapshot", **draft)
+    both = {"run_ids": [collapsed_run, run_beside], "view": f"#/compare?runs={collapsed_run},{run_beside}"}
+    limits = limits | {"chart": "compare-retrieval"}
+    compared = post_link(service, kind="chart", limits=limits, **(both | {"title": "Retrieval of both"}))
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=theme, base_url=service.url
     )
@@ -208,6 +254,9 @@ def test_links_fit_their_screen(
     page.goto(chart["path"])
     expect(page.get_by_test_id("figure-retrieval").locator(".js-plotly-plot")).to_be_visible(timeout=20_000)
     shoot("shared-chart")
+    page.goto(compared["path"])
+    expect(page.get_by_test_id("shared-chart").locator(".trace path").first).to_be_visible(timeout=20_000)
+    shoot("shared-compared-chart")
     page.goto("/#/settings/shares")
     expect(page.get_by_test_id("share-item").first).to_be_visible()
     shoot("shares")

@@ -3,9 +3,11 @@ import test from "node:test";
 
 import { PANELS } from "../../frontend/collapsewatch_frontend/static/js/panels.js";
 import { parseRoute } from "../../frontend/collapsewatch_frontend/static/js/routes.js";
+import { COMPARED, addedFigure } from "../../frontend/collapsewatch_frontend/static/js/compare.js";
 import {
   apiPrefix,
   chartLimits,
+  comparedLimits,
   linkAddress,
   linkWords,
   quadrantLimits,
@@ -64,6 +66,22 @@ test("a chart's link names every metric that the chart draws, and no other", () 
   });
   assert.deepEqual(Object.keys(chartLimits(PANELS.find(({ id }) => id === "reward"), "x").series), ["batch"]);
   assert.deepEqual(quadrantLimits("first_turn").trajectories, ["first_turn"]);
+});
+
+test("the link of a comparison's chart names what it draws, how it is grouped, and what it stands on", () => {
+  const choice = { scope: "turn/2", groupBy: ["lr"], axis: "tokens" };
+  const figureOf = (id) => COMPARED.find((figure) => figure.id === id);
+  assert.deepEqual(comparedLimits(figureOf("retrieval"), choice), {
+    chart: "compare-retrieval",
+    series: { "turn/2": ["retrieval_accuracy", "retrieval_chance"] },
+    trajectories: [],
+    group_by: ["lr"],
+    tokens: true,
+  });
+  assert.deepEqual(comparedLimits(figureOf("reward"), choice).series, { batch: ["reward"] });
+  assert.deepEqual(comparedLimits(addedFigure("trainer:kl"), choice).series, { trainer: ["kl"] });
+  const quadrant = comparedLimits(null, { ...choice, axis: "step" });
+  assert.deepEqual([quadrant.trajectories, quadrant.tokens], [["turn/2"], false]);
 });
 
 test("the server's word on its address comes first", () => {

@@ -111,6 +111,57 @@ def test_a_link_to_a_chart_shows_its_values_and_nothing_beside_them(server: Live
     assert shared(server, receipt, f"/runs/{run_id}").json()["regime"] is not None
 
 
+@pytest.mark.parametrize("mode", ["live", "snapshot"])
+def test_a_link_to_a_chart_of_a_comparison_shows_its_values_and_nothing_beside_them(
+    server: LiveServer, mode: str
+) -> None:
+    first, second, other = (scored_run(server) for _ in range(3))
+    runs = {"run": [first, second]}
+    receipt = share(server, runs["run"], kind="chart", limits=CHART, mode=mode)
+    asked = {**runs, "metric": "retrieval_accuracy"}
+    answer = shared(server, receipt, "/compare/series", **asked).json()
+    assert answer == server.get("/compare/series", **asked)
+    assert len(answer["series"]["retrieval_accuracy"]) == 2
+    hidden: list[Json] = [
+        {**runs, "metric": "retrieval_skill"},
+        {**runs, "metric": ["retrieval_accuracy", "retrieval_skill"]},
+        {**asked, "scope": "batch"},
+        {**asked, "group_by": "secret"},
+        {**asked, "axis": "tokens"},
+        {**asked, "run": [first, other]},
+    ]
+    for params in hidden:
+        assert refused(shared(server, receipt, "/compare/series", **params)) == (404, "not_shared")
+    for path in ("/compare/paths", "/export/series.csv", "/export/report.html"):
+        assert not shared(server, receipt, path, **runs).is_success
+    assert refused(shared(server, receipt, "/compare", **runs, group_by="*")) == (404, "not_shared")
+    compared = shared(server, receipt, "/compare", **runs).json()
+    for run in compared["runs"]:
+        assert run["metrics"] == {"first_turn": ["retrieval_accuracy"]}
+        assert {scope: list(ends) for scope, ends in run["ends"].items() if ends} == {
+            "first_turn": ["retrieval_accuracy"]
+        }
+        beside = ("config", "tags", "project", "regime", "thresholds", "newest", "scorer", "tokens_from")
+        assert not any(run[name] for name in beside)
+    assert "s3" not in json.dumps(compared)
+
+
+def test_a_link_to_the_quadrant_of_a_comparison_groups_as_it_was_shared(server: LiveServer) -> None:
+    runs = {"run": [scored_run(server), scored_run(server)]}
+    limits = {"chart": "compare-quadrant", "trajectories": ["first_turn"], "group_by": ["secret"]}
+    receipt = share(server, runs["run"], kind="chart", limits=limits)
+    for path in ("/compare/paths", "/compare"):
+        (group,) = shared(server, receipt, path, **runs, group_by="secret").json()["groups"]
+    assert not any(group["ends"].values())
+    paths = shared(server, receipt, "/compare/paths", **runs).json()
+    assert paths == server.get("/compare/paths", **runs)
+    compared = shared(server, receipt, "/compare", **runs).json()
+    assert [run["regime"] is not None for run in compared["runs"]] == [True, True]
+    assert compared["runs"][0]["ends"].get("first_turn", {}) == {}
+    series = shared(server, receipt, "/compare/series", **runs, metric="retrieval_accuracy")
+    assert refused(series) == (404, "not_shared")
+
+
 def test_a_live_link_follows_the_run_and_a_snapshot_does_not(server: LiveServer) -> None:
     run_id = scored_run(server)
     live, frozen = share(server, [run_id]), share(server, [run_id], mode="snapshot")

@@ -22,6 +22,10 @@ GroupBy = Annotated[
         "seed and what else names a single run. Without any there are no groups.",
     ),
 ]
+Scalars = Annotated[
+    list[_Name],
+    Query(max_length=_MAX_METRICS, description="Which of the trainer's own values are wanted."),
+]
 Axis = Annotated[
     views.Axis,
     Query(description="`time` is seconds since the run's first step; `tokens` what its trainer counts."),
@@ -36,10 +40,7 @@ def compare_runs(
     run_ids: ComparedRunIds,
     services: ServicesDep,
     scope: ScopeQuery = DEFAULT_SCOPE,
-    scalar: Annotated[
-        list[_Name],
-        Query(max_length=_MAX_METRICS, description="Which of the trainer's own values are wanted."),
-    ] = [],  # noqa: B006 (the framework copies it)
+    scalar: Scalars = [],  # noqa: B006 (the framework copies it)
     group_by: GroupBy = [],  # noqa: B006
 ) -> views.ComparedRuns:
     """Where the runs and their groups stand: settings, scorer, newest values with their intervals."""

@@ -16,12 +16,20 @@ from starlette.concurrency import run_in_threadpool
 from collapsewatch_server.errors import ShareEnded, ShareNotFound
 from collapsewatch_server.events import follow
 from collapsewatch_server.reading import views
+from collapsewatch_server.reading.compare_views import ComparedRuns
 from collapsewatch_server.repositories.events import StoredEvent
 from collapsewatch_server.routes import compare, exports, rollouts, runs, steps
-from collapsewatch_server.sharing.trimming import as_shared
+from collapsewatch_server.sharing.trimming import as_compared, as_shared
 from collapsewatch_server.sharing.views import SharedPage
 from collapsewatch_server.web import shared_access
-from collapsewatch_server.web.deps import RunId, ServicesDep, errors
+from collapsewatch_server.web.deps import (
+    DEFAULT_SCOPE,
+    ComparedRunIds,
+    RunId,
+    ScopeQuery,
+    ServicesDep,
+    errors,
+)
 from collapsewatch_server.web.shared_access import Opened, ServerDep, Token
 from collapsewatch_server.web.traffic import LiveStream
 
@@ -54,6 +62,19 @@ def list_shared_runs(services: ServicesDep, share: Opened) -> views.RunList:
 def get_shared_run(run_id: RunId, services: ServicesDep, share: Opened) -> views.RunDetail:
     """All that a run's page needs before its series; of a chart's run only what belongs to the chart."""
     return as_shared(services.reading.run(run_id), share.limits)
+
+
+@router.get("/compare", dependencies=[Depends(shared_access.of_compared)])
+def compare_shared_runs(
+    run_ids: ComparedRunIds,
+    services: ServicesDep,
+    share: Opened,
+    scope: ScopeQuery = DEFAULT_SCOPE,
+    scalar: compare.Scalars = [],  # noqa: B006 (the framework copies it)
+    group_by: compare.GroupBy = [],  # noqa: B006
+) -> ComparedRuns:
+    """Where the runs and their groups stand; of a chart's runs only what belongs to the chart."""
+    return as_compared(services.comparison.runs(run_ids, scope, scalar, group_by), share.limits)
 
 
 @router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(shared_access.of_live)])
@@ -121,7 +142,8 @@ _let_through(runs.router, shared_access.of_whole_run, "list_alerts", "get_step")
 # A chart may stand on times, with marks where another policy began to write.
 _let_through(steps.router, shared_access.of_run, "get_clock")
 _let_through(steps.router, shared_access.of_whole_run, "get_kept")
-_let_through(compare.router, shared_access.of_runs, "compare_runs", "compare_series", "compare_paths")
+_let_through(compare.router, shared_access.of_compared_series, "compare_series")
+_let_through(compare.router, shared_access.of_compared_paths, "compare_paths")
 _let_through(
     exports.router, shared_access.of_runs, "series_csv", "series_parquet", "chart_picture", "html_report"
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from collapsewatch_server.reading.compare_views import ComparedRun, ComparedRuns, RunGroup
 from collapsewatch_server.reading.views import RunDetail
 from collapsewatch_server.sharing.views import ChartLimits
 
@@ -43,20 +44,68 @@ def as_shared(run: RunDetail, limits: ChartLimits | None) -> RunDetail:
 def _of_chart(document: dict[str, Any], limits: ChartLimits) -> dict[str, Any]:
     scopes = {*limits.series, *limits.trajectories}
     shown = {metric for metrics in limits.series.values() for metric in metrics}
-    metrics = {
-        scope: [name for name in document["metrics"].get(scope, []) if name in limits.series.get(scope, [])]
-        for scope in document["metrics"]
-        if scope in scopes
-    }
     regime = document["regime"]
     has_quadrant = regime is not None and regime["scope"] in limits.trajectories
     return {
         "scopes": [scope for scope in document["scopes"] if scope in scopes],
-        "metrics": metrics,
+        "metrics": _named(document["metrics"], limits),
         "samplings": _only(document["samplings"], scopes),
         "absent": _only(document["absent"], shown),
         "regime": regime if has_quadrant else None,
         "baseline": document["baseline"] if has_quadrant else None,
+    }
+
+
+def as_compared(answer: ComparedRuns, limits: ChartLimits | None) -> ComparedRuns:
+    """The runs of a comparison without what the link does not show, as `as_shared`."""
+    if limits is None:
+        return answer
+    runs = [_run_of_chart(run, limits) for run in answer.runs]
+    groups = [_group_of_chart(group, limits) for group in answer.groups]
+    return answer.model_copy(update={"runs": runs, "groups": groups})
+
+
+def _run_of_chart(run: ComparedRun, limits: ChartLimits) -> ComparedRun:
+    document = run.model_dump(mode="json")
+    scopes = {*limits.series, *limits.trajectories}
+    has_quadrant = bool(limits.trajectories)
+    document |= {
+        "project": "",
+        "config": {},
+        "tags": [],
+        "open_alerts": {},
+        "scopes": [scope for scope in run.scopes if scope in scopes],
+        "metrics": _named(run.metrics, limits),
+        "scorer": None,
+        "sampling": None,
+        "temperature": None,
+        "template": None,
+        "absent": _only(run.absent, {metric for metrics in limits.series.values() for metric in metrics}),
+        "ends": {
+            scope: _only(ends, limits.series.get(scope, [])) for scope, ends in document["ends"].items()
+        },
+    }
+    if not has_quadrant:
+        document |= {"regime": None, "thresholds": None, "newest": None}
+    if not limits.tokens:
+        document["tokens_from"] = None
+    return ComparedRun.model_validate(document)
+
+
+def _group_of_chart(group: RunGroup, limits: ChartLimits) -> RunGroup:
+    return group.model_copy(update={"ends": _ends(group.ends, limits)})
+
+
+def _ends(ends: dict[str, dict[str, Any]], limits: ChartLimits) -> dict[str, dict[str, Any]]:
+    return {scope: _only(values, limits.series.get(scope, [])) for scope, values in ends.items()}
+
+
+def _named(metrics: dict[str, list[str]], limits: ChartLimits) -> dict[str, list[str]]:
+    """Names of metrics by scope, as far as the chart has them."""
+    return {
+        scope: [name for name in names if name in limits.series.get(scope, [])]
+        for scope, names in metrics.items()
+        if scope in limits.series or scope in limits.trajectories
     }
 
 

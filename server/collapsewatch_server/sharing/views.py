@@ -29,6 +29,10 @@ class ChartLimits(_Given):
     """Metrics by scope."""
     trajectories: list[Name] = Field(default_factory=list, max_length=10)
     """Scopes whose way through the quadrant may be read."""
+    group_by: list[Name] = Field(default_factory=list, max_length=20)
+    """Of a comparison's chart: the settings by which its runs are grouped, whose values then stand on it."""
+    tokens: bool = False
+    """Of a comparison's chart: whether it may stand on the tokens that its runs have counted."""
 
 
 class ShareDraft(_Given):

@@ -97,6 +97,42 @@ async def of_runs(run_ids: ComparedRunIds, share: Opened) -> None:
         await of_whole_run(run_id, share)
 
 
+async def of_compared(
+    run_ids: ComparedRunIds,
+    share: Opened,
+    group_by: Annotated[list[str], Query(max_length=20)] = [],  # noqa: B006 (the framework copies it)
+) -> None:
+    """Comes back when the link shows all of these runs, or something of each, and may group them so."""
+    for run_id in run_ids:
+        await of_run(run_id, share)
+    if share.limits is not None and not set(group_by) <= set(share.limits.group_by):
+        raise NotShared("this link shows one chart, whose runs are not grouped by that")
+
+
+async def of_compared_series(
+    _: Annotated[None, Depends(of_compared)],
+    share: Opened,
+    scope: ScopeQuery = DEFAULT_SCOPE,
+    metric: MetricNames = None,
+    axis: str = "step",
+) -> None:
+    """Comes back when the link shows these series of these runs."""
+    if share.limits is None:
+        return
+    if not set(metric or ()) <= set(share.limits.series.get(scope, [])):
+        raise NotShared("this link shows one chart; name metrics of it")
+    if axis == "tokens" and not share.limits.tokens:
+        raise NotShared("this link shows one chart, which does not stand on tokens")
+
+
+async def of_compared_paths(
+    _: Annotated[None, Depends(of_compared)], share: Opened, scope: ScopeQuery = DEFAULT_SCOPE
+) -> None:
+    """Comes back when the link shows the ways of these runs through the quadrant."""
+    if share.limits is not None and scope not in share.limits.trajectories:
+        raise NotShared("this link shows another chart")
+
+
 async def of_rollouts(run_id: RunId, share: Opened) -> None:
     """Comes back when the link shows what the model wrote in this run."""
     await of_whole_run(run_id, share)

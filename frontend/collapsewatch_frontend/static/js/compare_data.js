@@ -44,12 +44,14 @@ export class CompareData {
   #maxPoints;
   #onAsked;
   #loadedFor;
+  #only;
 
   /**
    * `maxPoints`: of each series; about as many as a figure has pixels. `onAsked` is called when what the figures
-   * show has been asked for.
+   * show has been asked for; `only` are the figures of a page that has no others.
    */
-  constructor(api, runIds, choice, { maxPoints = 600, onAsked = () => {} } = {}) {
+  constructor(api, runIds, choice, { maxPoints = 600, onAsked = () => {}, only = null } = {}) {
+    this.#only = only;
     this.#api = api;
     this.#maxPoints = maxPoints;
     this.#onAsked = onAsked;
@@ -77,6 +79,7 @@ export class CompareData {
 
   /** The figures of the page: the usual ones, then those that a person added. */
   figures() {
+    if (this.#only !== null) return this.#only;
     const added = this.choice.added.map(addedFigure).filter((figure) => figure !== null);
     return [...COMPARED, ...added];
   }

@@ -80,6 +80,25 @@ export function chartLimits(panel, scope) {
 /** The same for the quadrant. */
 export const quadrantLimits = (scope) => ({ chart: "quadrant", series: {}, trajectories: [scope] });
 
+/**
+ * What a link to one chart of a comparison lets its holder read; `figure` is one of `CompareData`, null for the
+ * quadrant, which shows the skill alone where runs have no baseline yet.
+ */
+export function comparedLimits(figure, { scope, groupBy, axis }) {
+  const shown = { group_by: groupBy, tokens: axis === "tokens" };
+  if (figure === null) {
+    return {
+      chart: "compare-quadrant",
+      series: { [scope]: ["retrieval_skill"] },
+      trajectories: [scope],
+      ...shown,
+    };
+  }
+  const metrics = [figure.metric, figure.reference].filter((metric) => metric !== undefined);
+  const place = figure.scope === LOOKED_AT ? scope : figure.scope;
+  return { chart: `compare-${figure.id}`, series: { [place]: metrics }, trajectories: [], ...shown };
+}
+
 /** The address of a link: the server's own word where the operator has given one, else beside this page. */
 export const linkAddress = ({ url, path }, origin) => url ?? `${origin}${path}`;
 

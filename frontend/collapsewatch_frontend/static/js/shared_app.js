@@ -8,6 +8,7 @@ import { notFound } from "./views/not_found.js";
 import { mountRollouts } from "./views/rollouts.js";
 import { mountRun } from "./views/run.js";
 import { mountSharedChart } from "./views/shared_chart.js";
+import { isComparedChart, mountSharedComparedChart } from "./views/shared_compared_chart.js";
 import { endedCard, mountSharedRuns } from "./views/shared_screens.js";
 import { createSharedShell } from "./views/shared_shell.js";
 
@@ -40,6 +41,7 @@ function run(shared, metricsInfo) {
   let connected = !isLive;
 
   function mount(route) {
+    if (isComparedChart(shared)) return mountSharedComparedChart(host, { shared, shell, metricsInfo });
     if (shared.kind === "chart") return mountSharedChart(host, { shared, shell, metricsInfo });
     if (!showsScreen(shared, route)) {
       host.replaceChildren(notFound("This link does not show that.", "Not shared"));

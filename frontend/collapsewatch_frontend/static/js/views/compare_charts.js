@@ -16,27 +16,54 @@ const QUADRANT_INFO = {
 };
 const REFERENCE_NAMES = { mi_ceiling: "ceiling", retrieval_chance: "chance" };
 
-/** `onAdd(key)` and `onRemove(key)` take a metric that shall be drawn, or no longer. */
-export function comparedCharts({ metricsInfo, view, figures, onAdd, onRemove, isFixed }) {
-  const subject = () => ["comparison"];
-  const quadrant = figureCard({
+const subject = () => ["comparison"];
+
+/** One figure of a comparison by itself, of this size; `figure` is null for the quadrant. */
+export function comparedChart(figure, { metricsInfo, view, size }) {
+  const card = figure === null ? quadrantCard({ view }) : figureCardOf(figure, { metricsInfo, view, size });
+  return {
+    root: card.root,
+    /** `state`: what `drawnState` makes. */
+    update: (state) => (figure === null ? updateQuadrant(card, state) : updateFigure(card, figure, state)),
+    destroy: () => card.destroy(),
+  };
+}
+
+function quadrantCard({ view, shareOf = null }) {
+  const title = "Reasoning quadrant";
+  const share = shareOf && (() => shareOf(null, title));
+  return figureCard({
     id: "compare-quadrant",
-    title: "Reasoning quadrant",
+    title,
     size: "hero",
     level: "h2",
     info: QUADRANT_INFO,
     view,
     subject,
+    share,
   });
-  const cardOf = (figure) =>
-    figureCard({
-      id: `compare-${figure.id}`,
-      title: titleOf(figure, metricsInfo),
-      size: figure.size,
-      info: metricsInfo[figure.metric],
-      view,
-      subject,
-    });
+}
+
+function figureCardOf(figure, { metricsInfo, view, size = figure.size, shareOf = null }) {
+  const title = titleOf(figure, metricsInfo);
+  return figureCard({
+    id: `compare-${figure.id}`,
+    title,
+    size,
+    info: metricsInfo[figure.metric],
+    view,
+    subject,
+    share: shareOf && (() => shareOf(figure, title)),
+  });
+}
+
+/**
+ * All figures. `onAdd(key)` and `onRemove(key)` take a metric that shall be drawn, or no longer; `shareOf(figure,
+ * title)` tells what a link to one shows, without it none is offered.
+ */
+export function comparedCharts({ metricsInfo, view, figures, onAdd, onRemove, isFixed, shareOf }) {
+  const quadrant = quadrantCard({ view, shareOf });
+  const cardOf = (figure) => figureCardOf(figure, { metricsInfo, view, shareOf });
   const usual = figures
     .filter((figure) => !figure.isAdded)
     .map((figure) => ({ figure, card: cardOf(figure) }));
@@ -72,7 +99,7 @@ export function comparedCharts({ metricsInfo, view, figures, onAdd, onRemove, is
   );
   return {
     root,
-    /** `state`: what `drawnState` of the page makes. */
+    /** `state`: what `drawnState` makes. */
     update(state) {
       updateQuadrant(quadrant, state);
       for (const { figure, card } of usual) updateFigure(card, figure, state);

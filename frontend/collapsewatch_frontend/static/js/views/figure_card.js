@@ -1,6 +1,6 @@
 /** A figure with its title, newest value, explanation and place for the chart. */
 
-import { may } from "../access.js";
+import { mayInAll } from "../access.js";
 import { Chart } from "../charts.js";
 import { csvText, fileName, figureTable } from "../figures/table.js";
 import { formatInterval, formatNumber, formatPercent, plotlyText, plural, shortName } from "../format.js";
@@ -128,7 +128,7 @@ function menuItems({ id, full, save, share }) {
     icon: "link",
     testid: "figure-share",
     run: () => openShareDialog(share()),
-    isFor: () => may("run.share", share().project),
+    isFor: () => mayInAll("run.share", share().projects),
   };
   return [
     { text: "Full screen", icon: "full", testid: "figure-full", run: full },

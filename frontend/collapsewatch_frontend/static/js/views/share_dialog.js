@@ -1,7 +1,7 @@
 /** Asks how something is shown to others, makes the link, and shows it this once. */
 
 import { createShare } from "../api.js";
-import { LIFETIMES, USUAL_LIFETIME, chartLimits, linkAddress, quadrantLimits } from "../shared.js";
+import { LIFETIMES, USUAL_LIFETIME, chartLimits, comparedLimits, linkAddress, quadrantLimits } from "../shared.js";
 import { el } from "./dom.js";
 import { button, checkbox, choice, field, openDialog } from "./forms.js";
 import { icon } from "./icons.js";
@@ -121,11 +121,11 @@ async function copyText(input) {
   }
 }
 
-/** What the dialog needs to share one panel of a run, as `RunData` holds it; `project` is whose it is. */
+/** What the dialog needs to share one panel of a run, as `RunData` holds it; `projects` are whose it is. */
 export const panelShare = (panel, title, data) => ({
   kind: "chart",
   runIds: [data.runId],
-  project: data.summary.project,
+  projects: [data.summary.project],
   title: `${title} of ${data.summary.name}`,
   limits: chartLimits(panel, data.scope),
 });
@@ -134,10 +134,21 @@ export const panelShare = (panel, title, data) => ({
 export const quadrantShare = (data) => ({
   kind: "chart",
   runIds: [data.runId],
-  project: data.summary.project,
+  projects: [data.summary.project],
   title: `Reasoning quadrant of ${data.summary.name}`,
   limits: quadrantLimits(data.scope),
 });
+
+/** The same for one chart of a comparison, as `CompareData` holds it; `figure` is null for the quadrant. */
+export const comparedShare = (figure, title, data) => ({
+  kind: "chart",
+  runIds: data.runs.map((run) => run.run_id),
+  projects: data.runs.map((run) => run.project),
+  title: `${title} of ${data.runs.map((run) => run.name).join(", ")}`,
+  limits: comparedLimits(figure, { scope: data.scope, ...pick(data.choice) }),
+});
+
+const pick = ({ groupBy, axis }) => ({ groupBy, axis });
 
 /** The button that opens the dialog; `subject()` gives its argument. */
 export function shareButton(subject) {
