@@ -157,6 +157,10 @@ def test_a_link_to_the_quadrant_of_a_comparison_groups_as_it_was_shared(server: 
     assert paths == server.get("/compare/paths", **runs)
     compared = shared(server, receipt, "/compare", **runs).json()
     assert [run["regime"] is not None for run in compared["runs"]] == [True, True]
+    assert [run["newest"] is not None for run in compared["runs"]] == [True, True]
+    elsewhere = share(server, runs["run"], kind="chart", limits=limits | {"trajectories": ["turn/0"]})
+    for run in shared(server, elsewhere, "/compare", **runs).json()["runs"]:
+        assert not any(run[name] for name in ("regime", "newest", "thresholds", "metrics", "scopes"))
     assert compared["runs"][0]["ends"].get("first_turn", {}) == {}
     series = shared(server, receipt, "/compare/series", **runs, metric="retrieval_accuracy")
     assert refused(series) == (404, "not_shared")

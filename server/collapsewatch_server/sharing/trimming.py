@@ -60,15 +60,14 @@ def as_compared(answer: ComparedRuns, limits: ChartLimits | None) -> ComparedRun
     """The runs of a comparison without what the link does not show, as `as_shared`."""
     if limits is None:
         return answer
-    runs = [_run_of_chart(run, limits) for run in answer.runs]
+    runs = [_run_of_chart(run, answer.scope, limits) for run in answer.runs]
     groups = [_group_of_chart(group, limits) for group in answer.groups]
     return answer.model_copy(update={"runs": runs, "groups": groups})
 
 
-def _run_of_chart(run: ComparedRun, limits: ChartLimits) -> ComparedRun:
+def _run_of_chart(run: ComparedRun, scope: str, limits: ChartLimits) -> ComparedRun:
     document = run.model_dump(mode="json")
     scopes = {*limits.series, *limits.trajectories}
-    has_quadrant = bool(limits.trajectories)
     document |= {
         "project": "",
         "config": {},
@@ -85,8 +84,10 @@ def _run_of_chart(run: ComparedRun, limits: ChartLimits) -> ComparedRun:
             scope: _only(ends, limits.series.get(scope, [])) for scope, ends in document["ends"].items()
         },
     }
-    if not has_quadrant:
-        document |= {"regime": None, "thresholds": None, "newest": None}
+    if scope not in limits.trajectories:
+        document |= {"thresholds": None, "newest": None}
+    if run.regime is None or run.regime.scope not in limits.trajectories:
+        document["regime"] = None
     if not limits.tokens:
         document["tokens_from"] = None
     return ComparedRun.model_validate(document)
