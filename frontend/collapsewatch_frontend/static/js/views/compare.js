@@ -1,20 +1,20 @@
 /** Screen: several runs laid over one another. */
 
+import { mayInAll } from "../access.js";
 import * as api from "../api.js";
 import { ChartView } from "../chart_view.js";
 import { MAX_RUNS, addedFigure, configRows } from "../compare.js";
 import { ALL, CompareData, choiceOf, newsOf } from "../compare_data.js";
+import { drawnState } from "../compare_drawn.js";
 import { groupingKeys } from "../compare_table.js";
 import { plural } from "../format.js";
 import { runPlotlySoon } from "../plotly_library.js";
 import { Refresher } from "../refresh.js";
 import { compareHref, runsHref } from "../routes.js";
 import { runStyle } from "../run_styles.js";
-import { drawnState, missingAxes, toggled } from "../compare_drawn.js";
-import { mayInAll } from "../access.js";
 import { isShared } from "../shared.js";
-import { chartTools } from "./chart_tools.js";
-import { axisSwitch, compareLegend, comparisonControls } from "./compare_controls.js";
+import { compareBar } from "./compare_bar.js";
+import { comparisonControls } from "./compare_controls.js";
 import { comparedCharts } from "./compare_charts.js";
 import { comparedDifferences } from "./compare_differences.js";
 import { runPicker } from "./compare_picker.js";
@@ -149,17 +149,7 @@ function buildPage({ state, change, metricsInfo, navigate }) {
   const notices = el("div", { data: { testid: "compare-notices" } });
   const sub = el("p", { class: "page-sub", role: "status" });
   const controls = comparisonControls({ change });
-  const axis = axisSwitch({ change });
-  const tools = chartTools({ view, axis });
-  const legend = compareLegend({
-    onToggle: (item) => change({ hidden: toggled(data.choice.hidden, item) }),
-    onEmphasis: (name) => {
-      if (name === state.emphasis) return;
-      state.emphasis = name;
-      update();
-    },
-  });
-  tools.root.append(legend.root);
+  const bar = compareBar({ state, change, show: () => update() });
   const goTo = (runIds) => navigate(compareHref(runIds, { ...data.choice, view }));
   const table = endTable({
     metricsInfo,
@@ -192,7 +182,7 @@ function buildPage({ state, change, metricsInfo, navigate }) {
     notices,
     differences.unlike,
     table.root,
-    tools.root,
+    bar.root,
     charts.root,
     differences.scoring,
     differences.settings,
@@ -226,10 +216,7 @@ function buildPage({ state, change, metricsInfo, navigate }) {
       keys: groupingKeys(configRows(runs.map((run) => run.config))),
       hasGroups: data.shown.groups.length > 0,
     });
-    axis.update(data.shown.axis, missingAxes(runs));
-    tools.root.dataset.axis = data.shown.axis;
-    tools.update(data.placeRange());
-    legend.update(drawn.items);
+    bar.update(drawn);
     showNotices(notices, state);
     showTable(drawn.styles);
     charts.update(drawn);
@@ -255,8 +242,7 @@ function buildPage({ state, change, metricsInfo, navigate }) {
       return "go on";
     },
     destroy() {
-      tools.destroy();
-      legend.destroy();
+      bar.destroy();
       charts.destroy();
     },
   };

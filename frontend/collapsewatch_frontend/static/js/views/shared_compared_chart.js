@@ -4,12 +4,11 @@ import * as api from "../api.js";
 import { ChartView } from "../chart_view.js";
 import { COMPARED, addedFigure } from "../compare.js";
 import { ALL, CompareData, newsOf } from "../compare_data.js";
-import { drawnState, missingAxes, toggled } from "../compare_drawn.js";
+import { drawnState } from "../compare_drawn.js";
 import { scoredScopes } from "../panels.js";
 import { Refresher } from "../refresh.js";
 import { parseRoute } from "../routes.js";
-import { chartTools } from "./chart_tools.js";
-import { axisSwitch, compareLegend } from "./compare_controls.js";
+import { compareBar } from "./compare_bar.js";
 import { comparedChart } from "./compare_charts.js";
 import { notice } from "./components.js";
 import { el } from "./dom.js";
@@ -31,22 +30,12 @@ export function mountSharedComparedChart(host, { shared, shell, metricsInfo }) {
   const view = new ChartView(route.view);
   const state = { data, view, emphasis: null };
   const chart = comparedChart(figure, { metricsInfo, view, size: "hero" });
-  const axis = axisSwitch({ change });
-  const tools = chartTools({ view, axis });
-  const legend = compareLegend({
-    onToggle: (item) => change({ hidden: toggled(data.choice.hidden, item) }),
-    onEmphasis: (name) => {
-      if (name === state.emphasis) return;
-      state.emphasis = name;
-      show();
-    },
-  });
-  tools.root.append(legend.root);
+  const bar = compareBar({ state, change, show });
   const problem = el("div");
   host.replaceChildren(
     el("div", { class: "page-head" }, el("h1", { text: shared.title })),
     problem,
-    tools.root,
+    bar.root,
     el("div", { class: "shared-chart", data: { testid: "shared-chart" } }, chart.root),
   );
   shell.setTitle(shared.title, 0);
@@ -76,10 +65,7 @@ export function mountSharedComparedChart(host, { shared, shell, metricsInfo }) {
   function show() {
     if (data.runs === null) return;
     const drawn = drawnState(state);
-    axis.update(data.shown.axis, missingAxes(data.runs));
-    tools.root.dataset.axis = data.shown.axis;
-    tools.update(data.placeRange());
-    legend.update(drawn.items);
+    bar.update(drawn);
     chart.update(drawn);
   }
 
@@ -97,8 +83,7 @@ export function mountSharedComparedChart(host, { shared, shell, metricsInfo }) {
     destroy() {
       refresher.stop();
       stopView();
-      tools.destroy();
-      legend.destroy();
+      bar.destroy();
       chart.destroy();
     },
   };
