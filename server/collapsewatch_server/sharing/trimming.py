@@ -80,9 +80,7 @@ def _run_of_chart(run: ComparedRun, scope: str, limits: ChartLimits) -> Compared
         "temperature": None,
         "template": None,
         "absent": _only(run.absent, {metric for metrics in limits.series.values() for metric in metrics}),
-        "ends": {
-            scope: _only(ends, limits.series.get(scope, [])) for scope, ends in document["ends"].items()
-        },
+        "ends": _ends(document["ends"], limits),
     }
     if scope not in limits.trajectories:
         document |= {"thresholds": None, "newest": None}
