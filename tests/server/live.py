@@ -4,11 +4,12 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import httpx
+from sqlalchemy import text
 
 from collapsewatch_server.auth import Purpose
 from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
@@ -79,6 +80,16 @@ class LiveServer:
         job = self.claim()
         assert job["step"] == step
         assert self.done(job["job_id"], result)
+
+    def age(self, table: str, column: str, seconds: float) -> None:
+        """Moves a time into the past, which is what the clock would do."""
+        with self.services.database.write_session() as session:
+            session.execute(text(f"UPDATE {table} SET {column} = {column} - {seconds}"))  # noqa: S608
+
+    def watch_with(self, **limits: float) -> None:
+        """From now on the watch has these limits, and hears as before."""
+        watch = vars(self.services.watch)
+        watch["_limits"] = replace(watch["_limits"], **limits)
 
 
 Starter = Callable[..., LiveServer]

@@ -224,11 +224,12 @@ def test_a_run_that_stalls_and_then_counts_as_crashed_is_one_item(
     start_server: Any, wait_until: WaitUntil
 ) -> None:
     live = start_server(
-        watch_seconds=0.05, stall_seconds=0.5, crash_seconds=1.5, worker_seconds=0.2, lag_seconds=86_400
+        watch_seconds=0.05, stall_seconds=0.5, crash_seconds=600, worker_seconds=0.2, lag_seconds=86_400
     )
     run_id = live.start_run()
     wait_until(lambda: [one["rule"] for one in live.get("/alerts")["items"]] == ["run_stalled"], "it stalls")
     act(live, only(live)["alert_id"], "acknowledge")
+    live.watch_with(crash_seconds=1.0)
     wait_until(lambda: only(live)["rule"] == "run_crashed", "it counts as crashed")
     crashed = only(live)
     assert (crashed["severity"], crashed["state"], crashed["num_alerts"]) == ("critical", "open", 2)

@@ -179,7 +179,7 @@ def test_an_alert_at_a_step_without_scores_says_why_it_has_no_traces(quiet: Live
 
 def test_an_alert_about_no_step_has_no_traces(start_server: Any, wait_until: Any) -> None:
     live = start_server(
-        watch_seconds=0.05, stall_seconds=0.5, crash_seconds=1.5, worker_seconds=0.2, lag_seconds=86_400
+        watch_seconds=0.05, stall_seconds=0.5, crash_seconds=86_400, worker_seconds=0.2, lag_seconds=86_400
     )
     live.start_run()
     wait_until(lambda: live.get("/alerts")["items"], "it stalls")

@@ -63,20 +63,15 @@ def service_alerts(live: LiveServer) -> dict[str, Json]:
     return {one["rule"]: one for one in live.get("/service")["alerts"]}
 
 
-def age(live: LiveServer, table: str, column: str, seconds: float) -> None:
-    """Moves a time into the past, which is what the clock would do."""
-    with live.services.database.write_session() as session:
-        session.execute(text(f"UPDATE {table} SET {column} = {column} - {seconds}"))  # noqa: S608
-
-
 def test_a_dead_run_stalls_then_crashes_and_a_sign_of_life_revives_it(
     start_server: Any, wait_until: WaitUntil
 ) -> None:
-    live = start_server(**QUICK | {"crash_seconds": 2.0})
+    live = start_server(**QUICK)
     run_id = live.start_run()
     assert beat(live, run_id) == "running"
     wait_until(lambda: state(live, run_id) == "stalled")
     wait_until(lambda: "run_stalled" in alerts(live, run_id))
+    live.watch_with(crash_seconds=1.0)
     wait_until(lambda: state(live, run_id) == "crashed")
     wait_until(lambda: set(alerts(live, run_id)) == {"run_crashed"})
     assert alerts(live, run_id)["run_crashed"]["severity"] == "critical"
@@ -169,7 +164,7 @@ def test_a_heartbeat_says_what_waits_and_what_was_lost(start_server: Any, wait_u
 def test_a_dead_spool_ages_until_it_is_shipped(live: LiveServer) -> None:
     run_id = live.start_run()
     beat(live, run_id, spool_records=2, spool_oldest_seconds=1.0)
-    age(live, "writers", "last_seen_at", 100.0)
+    live.age("writers", "last_seen_at", 100.0)
     assert 101 <= live.get(f"/runs/{run_id}")["spool_oldest_seconds"] < 130
     # The process that ships it reads the same age from the disk.
     beat(live, run_id, is_alive=False, spool_records=2, spool_oldest_seconds=102.0)
@@ -192,7 +187,7 @@ def test_a_heartbeat_that_says_nothing_new_is_not_written(live: LiveServer) -> N
     assert written() == before
     beat(live, run_id, "w1", spool_records=1)
     assert written() > before
-    age(live, "runs", "last_seen_at", 10.0)
+    live.age("runs", "last_seen_at", 10.0)
     beat(live, run_id, "w1")
     with live.services.database.read_session() as session:
         assert session.scalar(text("SELECT min(last_seen_at) FROM runs")) > before[0]
@@ -241,7 +236,7 @@ def test_a_worker_that_vanishes_is_missed_and_one_that_was_stopped_is_not(
     assert service_alerts(live)["worker_gone"]["scope"] == "killed"
     assert [one["name"] for one in live.get("/service")["workers"]] == ["killed"]
     # A day later nobody asks for it any more.
-    age(live, "workers", "last_seen_at", 86_500.0)
+    live.age("workers", "last_seen_at", 86_500.0)
     wait_until(lambda: live.get("/service")["workers"] == [])
     wait_until(lambda: "worker_gone" not in service_alerts(live))
 
@@ -268,7 +263,7 @@ def test_a_server_that_was_away_gives_every_run_its_full_time_again(start_server
     run_id = live.start_run()
     beat(live, run_id)
     # Nobody could hear the run for a day; the next look comes late, as after a long absence.
-    age(live, "runs", "last_seen_at", 86_400.0)
+    live.age("runs", "last_seen_at", 86_400.0)
     live.services.watch.look()
     assert state(live, run_id) == "running"
     assert alerts(live, run_id) == {}

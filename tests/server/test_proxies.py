@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 from starlette.testclient import TestClient
 
-from collapsewatch_server.account_tables import LoginSession
+from collapsewatch_server.account_tables import Account, LoginSession
 from collapsewatch_server.accounts.arrivals import Arrival
 from collapsewatch_server.auth import Purpose
 from collapsewatch_server.repositories import accounts
@@ -150,6 +151,22 @@ def test_requests_that_come_together_make_one_account(deployment: Any) -> None:
     with team_of(deployment.settings()) as team, ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda _: team.services.arrivals.identify(arrival), range(16)))
     assert {(one.id, one.name, one.is_operator) for one in found} == {(found[0].id, "zoe", True)}
+
+
+def test_an_account_that_another_request_makes_between_the_two_looks_is_the_person_s(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrival = Arrival("proxy yan", "yan", "yan", is_operator=False, may_join=True)
+    made = team.services.arrivals.account_of(arrival)
+    look = accounts.of_subject
+    looks: list[str] = []
+
+    def missed_once(session: Session, subject: str) -> Account | None:
+        looks.append(subject)
+        return None if len(looks) == 1 else look(session, subject)
+
+    monkeypatch.setattr(accounts, "of_subject", missed_once)
+    assert team.services.arrivals.account_of(arrival).id == made.id
 
 
 def test_the_scheme_and_the_address_are_the_proxy_s_to_say(team: Team) -> None:

@@ -111,6 +111,9 @@ class Arrivals:
         account = accounts.any_named(session, proven or name)
         if account is not None:
             _check_open(account)
+            if account.subject == arrival.subject:
+                # Made by a request that was at it between the two looks.
+                return account, False
             if proven is None or account.subject is not None:
                 raise NotLetIn("taken", "somebody else has an account of this name; ask who runs the service")
             if account.is_operator and not arrival.is_operator:
