@@ -96,7 +96,6 @@ def _measure(browser: Browser, product: Product) -> Iterator[tuple[str, float | 
     """(what, figure) of every case; None where the page was not drawn in time."""
     for case, screen in product.screens.items():
         opened = open_screen(
-            browser,
             screen,
             visits=_VISITS,
             patience_seconds=_PATIENCE_SECONDS,

@@ -1,14 +1,16 @@
 """Opens pages in Chromium and measures what a person waits for."""
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, Error, Page, ViewportSize, sync_playwright
 
+from benchmarks.dashboard.devtools import Chromium, Tab, new_tab
 from benchmarks.dashboard.pages import Screen
 
 VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
@@ -52,64 +54,44 @@ def _executable() -> str:
     return next(path for path in _CHROMIUM if Path(path).exists())
 
 
-@contextmanager
-def new_profile(browser: Browser) -> Iterator[BrowserContext]:
-    """A browser with an empty profile on disk, as people have one: what it keeps, it keeps as theirs does.
-
-    A context of `browser` itself is a private window, which keeps nothing of what it has compiled.
-    """
-    with tempfile.TemporaryDirectory(prefix="cw-profile-") as folder:
-        context = browser.browser_type.launch_persistent_context(
-            folder, executable_path=_executable(), args=_FLAGS, viewport=VIEWPORT
-        )
-        try:
-            yield context
-        finally:
-            context.close()
-
-
-def open_screen(
-    browser: Browser, screen: Screen, *, visits: int, patience_seconds: float, picture: Path
-) -> list[Opened]:
+def open_screen(screen: Screen, *, visits: int, patience_seconds: float, picture: Path) -> list[Opened]:
     """The first visit, with an empty cache, and those after it; none after one that was not drawn in time.
+
+    The browser has a profile on disk, as people's have: a private window keeps nothing of what it compiled.
+    Nothing listens within the page (see `devtools`).
 
     Args:
         picture: where what was measured can be looked at afterwards.
     """
     found: list[Opened] = []
-    with new_profile(browser) as context:
-        for _ in range(visits):
-            page = context.new_page()
-            found.append(_open(page, screen, patience_seconds))
-            if len(found) == 1:
-                _keep_picture(page, picture)
-            # What it keeps for the next visit it writes when it has nothing else to do.
-            page.wait_for_timeout(_REST_MS)
-            page.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="cw-profile-") as folder,
+        Chromium(_executable(), Path(folder), _FLAGS) as browser,
+    ):
+        # It still starts when it answers for the first time.
+        time.sleep(_REST_MS / 1000)
+        while len(found) < visits:
+            with new_tab(browser, **VIEWPORT) as tab:
+                found.append(_visit(tab, screen, patience_seconds))
+                if len(found) == 1:
+                    picture.parent.mkdir(parents=True, exist_ok=True)
+                    picture.write_bytes(tab.picture())
+                # What it keeps for the next visit it writes when it has nothing else to do.
+                time.sleep(_REST_MS / 1000)
             if found[-1].seconds is None:
                 break
     return found
 
 
-def _keep_picture(page: Page, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A page that is too busy to draw has none.
-    with suppress(Error):
-        page.screenshot(path=path, timeout=20_000)
-
-
-def _open(page: Page, screen: Screen, patience_seconds: float) -> Opened:
-    page.add_init_script("performance.setResourceTimingBufferSize(5000)")
+def _visit(tab: Tab, screen: Screen, patience_seconds: float) -> Opened:
+    is_drawn = f"({screen.drawn})({json.dumps(screen.argument)})"
     begun = time.monotonic()
-    try:
-        page.goto(screen.address, wait_until="commit", timeout=patience_seconds * 1000)
-        page.wait_for_function(
-            screen.drawn, arg=screen.argument, timeout=patience_seconds * 1000, polling=_LOOK_MS
-        )
-    except Error:
+    tab.go_to(screen.address)
+    tab.value_of("performance.setResourceTimingBufferSize(5000)")
+    if not tab.wait_for(is_drawn, patience_seconds=patience_seconds, look_seconds=_LOOK_MS / 1000):
         return Opened(None, 0.0)
     seconds = time.monotonic() - begun
-    return Opened(seconds, page.evaluate(_BYTES) / 1e6)
+    return Opened(seconds, tab.value_of(f"({_BYTES})()") / 1e6)
 
 
 def longest_stall(browser: Browser, screen: Screen, *, patience_seconds: float) -> float | None:
@@ -120,8 +102,10 @@ def longest_stall(browser: Browser, screen: Screen, *, patience_seconds: float) 
     context = browser.new_context(viewport=VIEWPORT)
     page = context.new_page()
     try:
-        if _open(page, screen, patience_seconds).seconds is None:
-            return None
+        page.goto(screen.address, wait_until="commit", timeout=patience_seconds * 1000)
+        page.wait_for_function(
+            screen.drawn, arg=screen.argument, timeout=patience_seconds * 1000, polling=_LOOK_MS
+        )
         page.wait_for_timeout(3000)
         plot = page.locator(screen.plot).first
         plot.scroll_into_view_if_needed(timeout=30_000)

@@ -66,6 +66,7 @@ from collapsewatch_server.web.gate import IntakeGate, beat_gate, entry_gate, wor
 from collapsewatch_server.web.provider import Provider
 
 _BUSY_SECONDS = 15.0
+_WARM_SECONDS = 60.0
 narrow(SeenSession)
 
 
@@ -291,6 +292,7 @@ def build_services(settings: ServerSettings) -> Services:
             ),
             Repeated("project retention", keeping.look, SECONDS_BETWEEN_LOOKS),
             Repeated("shares", sharing.look, SHARE_SECONDS),
+            Repeated("long series", reading.warm, _WARM_SECONDS),
             Repeated("notifier", notifier.look, settings.notify_seconds),
             *throttle.repeated,
         ),

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from collapsewatch_server.reading.series_cache import SeriesCache
 from collapsewatch_server.repositories import columns, events, metrics, runs
@@ -75,6 +76,35 @@ def test_scores_that_come_late_reach_what_is_kept(quiet: LiveServer) -> None:
         for scope in ("first_turn", "batch"):
             assert points(shown(quiet, run_id, scope)) == stored(quiet, run_id, scope)
     assert shown(quiet, run_id, "first_turn")["retrieval_skill"]["steps"] == [1, 2, 3, 4]
+
+
+def test_long_runs_are_read_before_anybody_asks_and_short_ones_are_not(quiet: LiveServer) -> None:
+    long, short = quiet.start_run(), quiet.start_run(run_id="short")
+    quiet.score(long, 20_000, result_body(0.3))
+    quiet.score(short, 200, result_body(0.4))
+    quiet.services.reading.warm()
+    assert [reads_of(quiet, run_id) for run_id in (long, short)] == [0, 1]
+    quiet.score(long, 20_001, result_body(0.5))
+    quiet.services.reading.warm()
+    assert reads_of(quiet, long) == 0
+    assert points(shown(quiet, long, "first_turn")) == stored(quiet, long, "first_turn")
+
+
+def reads_of(live: LiveServer, run_id: str) -> int:
+    """Series read from the rows for a question about one metric."""
+    seen: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if "metric_points.value" in statement:
+            seen.append(statement)
+
+    engine = live.services.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        shown(live, run_id, "first_turn", metric="retrieval_skill")
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    return len(seen)
 
 
 def test_what_forgotten_events_told_is_read_again(quiet: LiveServer) -> None:

@@ -63,6 +63,10 @@ class Reading:
         self._database = database
         self._series = SeriesReading(database)
 
+    def warm(self) -> None:
+        """Reads ahead what takes long to be read for the first time."""
+        self._series.warm()
+
     def find_run(self, run_id: str) -> Run:
         """The run's row.
 
@@ -99,7 +103,7 @@ class Reading:
             num_deferred = jobs.num_deferred(session, run.id)
             result = batches.newest_result(session, run.id)
             evaluation = evaluations.newest(session, run.id, FIRST_TURN_SCOPE)
-            samplings = evaluations.samplings(session, run.id)
+            samplings = evaluations.samplings(session, run.id, names)
             lineages = attempts.of_run(session, run.id)
             last = lineages.attempts[-1] if lineages.attempts else None
             unscored = None if last is None else why_unscored(session, run.id, last.pk)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy.orm import Session
 
+from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE
 from collapsewatch_server.db import Database
 from collapsewatch_server.reading import views
 from collapsewatch_server.reading.downsample import positions, thinned, window
 from collapsewatch_server.reading.series_cache import SeriesCache
-from collapsewatch_server.repositories import columns, evaluations, metrics
+from collapsewatch_server.repositories import columns, evaluations, metrics, run_list
 from collapsewatch_server.repositories.columns import Columns, Floats, Ints
 
 _AXES = ("retrieval_skill", "diversity_ratio")
@@ -19,6 +20,9 @@ _AXES = ("retrieval_skill", "diversity_ratio")
 # Of all series of one answer: some 100 MB of JSON. A run may have thousands of metrics.
 _MOST_POINTS = 2_000_000
 _LEAST_POINTS = 10
+# To read a series of so many steps for the first time takes longer than to draw it.
+_LONG_STEPS = 10_000
+_NUM_WARM = 4
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,21 @@ class SeriesReading:
             thresholds=output.get("thresholds"),
             baseline=output.get("baseline"),
         )
+
+    def warm(self) -> None:
+        """Reads what the pages of the long runs that were active last show first, before anybody asks."""
+        with self._database.read_session() as session:
+            wanted = {
+                run_pk: metrics.names(session, run_pk, None)
+                for run_pk in run_list.longest_lived(session, _LONG_STEPS, _NUM_WARM)
+            }
+        for run_pk, names in wanted.items():
+            if self._cache.is_half_full:
+                return
+            for scope in (FIRST_TURN_SCOPE, BATCH_SCOPE):
+                # One by one: whoever asks meanwhile waits for one series at most.
+                for name in names.get(scope, []):
+                    self._cache.read(run_pk, scope, [name])
 
     def _columns(
         self, run_pk: int, scope: str, names: Sequence[str], stretch: Stretch, attempt_pk: int | None

@@ -59,6 +59,11 @@ class SeriesCache:
         with self._lock:
             return sum(map(_num_bytes, self._runs.values()))
 
+    @property
+    def is_half_full(self) -> bool:
+        """Whether what is read ahead of a question would drive out what was asked for."""
+        return self.num_bytes > self._max_bytes / 2
+
     def _entry(self, run_pk: int) -> _Run:
         with self._lock:
             entry = self._runs.setdefault(run_pk, _Run())

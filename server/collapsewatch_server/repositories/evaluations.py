@@ -19,6 +19,9 @@ NOT_FOLDED: Json = {
 }
 """What a fold fills, of an evaluation that no fold has reached."""
 
+# Every worker says what it scored. What was imported may say nothing at all, in 100,000 evaluations.
+_LOOK_BACK = 100
+
 
 class Standing(NamedTuple):
     """Where a run stands: its newest evaluation, without the large fields."""
@@ -250,26 +253,25 @@ def _newest_id(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
     return statement.correlate(Run).scalar_subquery()
 
 
-def samplings(session: Session, run_pk: int) -> dict[str, Json]:
-    """What part of each scope was scored, by its newest evaluation that says so."""
-    last = (
-        select(EvaluationRow.scope, func.max(EvaluationRow.step).label("step"))
-        .where(
-            EvaluationRow.run_pk == run_pk,
-            EvaluationRow.current,
-            ~EvaluationRow.superseded,
-            EvaluationRow.sampling.is_not(None),
+def samplings(session: Session, run_pk: int, scopes: Iterable[str]) -> dict[str, Json]:
+    """What part of each scope was scored, by its newest evaluation that says so.
+
+    Where none does, only the newest few are looked at: there may be very many.
+    """
+    found: dict[str, Json] = {}
+    for scope in scopes:
+        newest_first = (
+            select(EvaluationRow.step, EvaluationRow.sampling)
+            .where(*_shown(run_pk, scope, None))
+            .order_by(EvaluationRow.step.desc())
+            .limit(_LOOK_BACK)
+            .subquery()
         )
-        .group_by(EvaluationRow.scope)
-        .subquery()
-    )
-    statement = (
-        select(EvaluationRow.scope, EvaluationRow.sampling)
-        .join(last, (EvaluationRow.scope == last.c.scope) & (EvaluationRow.step == last.c.step))
-        .where(EvaluationRow.run_pk == run_pk, EvaluationRow.current, ~EvaluationRow.superseded)
-        .order_by(EvaluationRow.scope)
-    )
-    return {scope: told for scope, told in session.execute(statement) if told is not None}
+        told = select(newest_first.c.sampling).where(newest_first.c.sampling.is_not(None))
+        sampling = session.scalar(told.order_by(newest_first.c.step.desc()).limit(1))
+        if sampling is not None:
+            found[scope] = sampling
+    return found
 
 
 TrajectoryRow = tuple[int, Json, Json]

@@ -58,6 +58,18 @@ def page(
     return [ListedRun(*row) for row in rows]
 
 
+def longest_lived(session: Session, least_step: int, limit: int) -> list[int]:
+    """Keys of runs that have come this far, the one that sent data last first."""
+    heard_at = func.coalesce(Run.last_data_at, Run.created_at)
+    statement = (
+        select(Run.id)
+        .where(Run.deleted_at.is_(None), _is_archived(False), Run.last_step >= least_step)
+        .order_by(heard_at.desc())
+        .limit(limit)
+    )
+    return list(session.scalars(statement))
+
+
 def counts(session: Session, project: str | None) -> tuple[int, int]:
     """Number of runs that are not archived, and of those that are."""
     archived = func.count(case((Run.archived_at.is_not(None), 1)))

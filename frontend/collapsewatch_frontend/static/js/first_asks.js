@@ -2,7 +2,7 @@
 
 import { aheadApi, forgetAhead } from "./api.js";
 import { CompareData } from "./compare_data.js";
-import { runPlotlySoon } from "./plotly_library.js";
+import { fetchPlotly, runPlotlySoon } from "./plotly_library.js";
 import { parseRoute } from "./routes.js";
 import { RunData, WISH } from "./run_data.js";
 import { questionOf } from "./runs_view.js";
@@ -13,9 +13,13 @@ const FORGET_MS = 10_000;
 /** @type {Record<string, (route: any) => Promise<unknown> | undefined>} */
 const FIRST = {
   runs: (route) => Promise.all([aheadApi.getRunRows(questionOf(route)), aheadApi.getProjects()]),
-  run: (route) => RunData.of(aheadApi, route, { onAsked: runPlotlySoon }).load(new Set([WISH.all])),
+  run(route) {
+    fetchPlotly();
+    return RunData.of(aheadApi, route, { onAsked: runPlotlySoon }).load(new Set([WISH.all]));
+  },
   compare(route) {
     if (route.runIds.length === 0) return undefined;
+    fetchPlotly();
     return CompareData.of(aheadApi, route, { onAsked: runPlotlySoon }).load(new Set(["all"]));
   },
 };

@@ -1,4 +1,4 @@
-/** The chart library: asked for with the first chart, run when what is to be drawn has been asked for. */
+/** The chart library: fetched with the first page of charts, run when what is to be drawn has been asked for. */
 
 const address = () => document.querySelector('meta[name="plotly"]')?.getAttribute("content") ?? "";
 
