@@ -21,7 +21,7 @@ _BYTES = """() => [performance.getEntriesByType('navigation')[0], ...performance
   .reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)"""
 # To look at every frame would slow down what is measured.
 _LOOK_MS = 25
-_REST_MS = 1000
+_REST_SECONDS = 1.0
 _WATCH_FRAMES = """() => {
   window.benchGaps = [];
   let last = performance.now();
@@ -54,32 +54,39 @@ def _executable() -> str:
     return next(path for path in _CHROMIUM if Path(path).exists())
 
 
-def open_screen(screen: Screen, *, visits: int, patience_seconds: float, picture: Path) -> list[Opened]:
-    """The first visit, with an empty cache, and those after it; none after one that was not drawn in time.
+def open_screen(
+    screen: Screen, *, profiles: int, visits: int, patience_seconds: float, picture: Path
+) -> list[list[Opened]]:
+    """By browser, the first visit with an empty cache and those after it; none after one that took too long.
 
-    The browser has a profile on disk, as people's have: a private window keeps nothing of what it compiled.
+    Each browser has a profile on disk, as people's have: a private window keeps nothing of what it compiled.
     Nothing listens within the page (see `devtools`).
 
     Args:
         picture: where what was measured can be looked at afterwards.
     """
+    found: list[list[Opened]] = []
+    while len(found) < profiles and (not found or found[-1][-1].seconds is not None):
+        with tempfile.TemporaryDirectory(prefix="cw-profile-") as folder:
+            found.append(_visits(Path(folder), screen, visits, patience_seconds, picture))
+    return found
+
+
+def _visits(
+    folder: Path, screen: Screen, visits: int, patience_seconds: float, picture: Path
+) -> list[Opened]:
     found: list[Opened] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="cw-profile-") as folder,
-        Chromium(_executable(), Path(folder), _FLAGS) as browser,
-    ):
+    with Chromium(_executable(), folder, _FLAGS) as browser:
         # It still starts when it answers for the first time.
-        time.sleep(_REST_MS / 1000)
-        while len(found) < visits:
+        time.sleep(_REST_SECONDS)
+        while len(found) < visits and (not found or found[-1].seconds is not None):
             with new_tab(browser, **VIEWPORT) as tab:
                 found.append(_visit(tab, screen, patience_seconds))
                 if len(found) == 1:
                     picture.parent.mkdir(parents=True, exist_ok=True)
                     picture.write_bytes(tab.picture())
                 # What it keeps for the next visit it writes when it has nothing else to do.
-                time.sleep(_REST_MS / 1000)
-            if found[-1].seconds is None:
-                break
+                time.sleep(_REST_SECONDS)
     return found
 
 

@@ -1,8 +1,8 @@
 """Chromium driven by as little of its protocol as a visit needs.
 
 A debugger that asks to be told of the console and of exceptions, as test drivers do, has the engine find out
-where every caught error came from: some 0.3 s of a visit with a script of five megabytes, which nobody who just
-opens a page waits for.
+where every caught error came from: some 0.3 s of a visit with a script of five megabytes, for which nobody
+waits who just opens a page.
 """
 
 import base64
