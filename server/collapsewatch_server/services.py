@@ -150,9 +150,10 @@ class Services:
         self.claims.open()
 
     def close_hubs(self) -> None:
-        """Ends the open streams and the waiting claims; may be called from a signal handler."""
+        """Ends open streams, waiting claims and reading ahead; may be called from a signal handler."""
         self.hub.close()
         self.claims.close()
+        self.reading.close()
 
     def close(self) -> None:
         """Gives all connections back."""

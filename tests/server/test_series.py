@@ -90,6 +90,43 @@ def test_long_runs_are_read_before_anybody_asks_and_short_ones_are_not(quiet: Li
     assert points(shown(quiet, long, "first_turn")) == stored(quiet, long, "first_turn")
 
 
+def test_what_is_read_ahead_drives_nothing_out_and_goes_first(quiet: LiveServer) -> None:
+    asked, ahead, other = (quiet.start_run(run_id=name) for name in ("asked", "ahead", "other"))
+    for run_id in (asked, ahead, other):
+        send(quiet, run_id, {step: float(step) for step in range(100)})
+    pk = key_of(quiet, asked), key_of(quiet, ahead), key_of(quiet, other)
+    cache = SeriesCache(quiet.services.database, max_bytes=8_000)
+    cache.read(pk[0], "trainer", ["x"])
+    assert not cache.read_ahead(pk[1], "trainer", "x", 1000)
+    assert cache.num_bytes == 100 * 16
+    assert cache.read_ahead(pk[1], "trainer", "x", 60)
+    # It grew meanwhile; now there is no room for another, but what is here is kept up to date.
+    assert not cache.read_ahead(pk[1], "trainer", "y", 60)
+    send(quiet, ahead, {100: 1.0})
+    assert cache.read_ahead(pk[1], "trainer", "x", 1000)
+    assert cache.num_bytes == 100 * 16 + 101 * 16
+    small = SeriesCache(quiet.services.database, max_bytes=3_300)
+    small.read(pk[0], "trainer", ["x"])
+    small.read_ahead(pk[1], "trainer", "x", 1)
+    small.read(pk[2], "trainer", ["x"])
+    assert list(vars(small)["_runs"]) == [pk[0], pk[2]]
+
+
+def test_a_server_that_ends_reads_nothing_ahead(quiet: LiveServer) -> None:
+    run_id = quiet.start_run()
+    quiet.score(run_id, 20_000, result_body(0.3))
+    quiet.services.reading.close()
+    quiet.services.reading.warm()
+    assert reads_of(quiet, run_id) == 1
+
+
+def key_of(live: LiveServer, run_id: str) -> int:
+    with live.services.database.read_session() as session:
+        found = runs.find(session, run_id)
+        assert found is not None
+        return found[0].id
+
+
 def reads_of(live: LiveServer, run_id: str) -> int:
     """Series read from the rows for a question about one metric."""
     seen: list[str] = []

@@ -85,6 +85,8 @@ def test_a_link_to_a_comparison_shows_its_runs_in_their_order(server: LiveServer
 
 def test_a_link_to_a_chart_shows_its_values_and_nothing_beside_them(server: LiveServer) -> None:
     run_id = scored_run(server)
+    about = {"notes": "not for everybody", "tags": ["nor", "these"]}
+    assert server.call("PATCH", f"/runs/{run_id}/about", json=about).is_success
     receipt = share(server, [run_id], kind="chart", limits=CHART)
     series = shared(server, receipt, f"/runs/{run_id}/series", metric="retrieval_accuracy").json()
     assert list(series["series"]) == ["retrieval_accuracy"]
@@ -101,8 +103,13 @@ def test_a_link_to_a_chart_shows_its_values_and_nothing_beside_them(server: Live
         assert refused(shared(server, receipt, f"/runs/{run_id}{path}")) == (404, "not_shared")
     run = shared(server, receipt, f"/runs/{run_id}").json()
     assert run["metrics"] == {"first_turn": ["retrieval_accuracy"]}
-    beside = ("config", "tags", "groups", "filters", "latest", "regime", "template_evidence", "project")
-    assert not any(run[name] for name in beside)
+    told = {name for name, value in run.items() if value not in (None, "", 0, False, {}, [])}
+    assert told - {"open_alerts", "sparkline", "jobs", "buckets"} == {
+        *("run_id", "name", "state", "created_at", "updated_at", "last_seen_at", "last_step", "attempts"),
+        *("scopes", "metrics"),
+    }
+    assert not any([*run["open_alerts"].values(), *run["sparkline"].values(), *run["jobs"].values()])
+    assert not any(run["buckets"].values())
     quadrant = {"chart": "quadrant", "trajectories": ["first_turn"]}
     receipt = share(server, [run_id], kind="chart", limits=quadrant)
     assert shared(server, receipt, f"/runs/{run_id}/trajectory").json() == server.get(

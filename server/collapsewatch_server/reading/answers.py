@@ -67,6 +67,10 @@ class Reading:
         """Reads ahead what takes long to be read for the first time."""
         self._series.warm()
 
+    def close(self) -> None:
+        """Reads nothing ahead any more."""
+        self._series.close()
+
     def find_run(self, run_id: str) -> Run:
         """The run's row.
 

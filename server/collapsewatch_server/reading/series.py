@@ -1,9 +1,11 @@
 """Series and trajectories of any length, cut down to what a figure can show."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from collapsewatch.contracts.metrics import BATCH_SCOPE, FIRST_TURN_SCOPE
@@ -13,6 +15,8 @@ from collapsewatch_server.reading.downsample import positions, thinned, window
 from collapsewatch_server.reading.series_cache import SeriesCache
 from collapsewatch_server.repositories import columns, evaluations, metrics, run_list
 from collapsewatch_server.repositories.columns import Columns, Floats, Ints
+
+log = logging.getLogger(__name__)
 
 _AXES = ("retrieval_skill", "diversity_ratio")
 """The metrics that the axes of the quadrant are made of."""
@@ -58,6 +62,7 @@ class SeriesReading:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._cache = SeriesCache(database)
+        self._is_closed = False
 
     def series(
         self,
@@ -109,18 +114,27 @@ class SeriesReading:
 
     def warm(self) -> None:
         """Reads what the pages of the long runs that were active last show first, before anybody asks."""
+        try:
+            with self._database.read_session() as session:
+                longest = run_list.longest_lived(session, _LONG_STEPS, _NUM_WARM)
+            for run_pk, last_step in longest:
+                self._warm_run(run_pk, last_step)
+        except SQLAlchemyError as error:
+            # Whoever asks reads it then.
+            log.warning("long series could not be read ahead", extra={"error": type(error).__name__})
+
+    def _warm_run(self, run_pk: int, last_step: int) -> None:
         with self._database.read_session() as session:
-            wanted = {
-                run_pk: metrics.names(session, run_pk, None)
-                for run_pk in run_list.longest_lived(session, _LONG_STEPS, _NUM_WARM)
-            }
-        for run_pk, names in wanted.items():
-            if self._cache.is_half_full:
-                return
-            for scope in (FIRST_TURN_SCOPE, BATCH_SCOPE):
-                # One by one: whoever asks meanwhile waits for one series at most.
-                for name in names.get(scope, []):
-                    self._cache.read(run_pk, scope, [name])
+            names = metrics.names(session, run_pk)
+        # One by one: whoever asks meanwhile, or ends the server, waits for one series at most.
+        for scope in (FIRST_TURN_SCOPE, BATCH_SCOPE):
+            for name in names.get(scope, []):
+                if self._is_closed or not self._cache.read_ahead(run_pk, scope, name, last_step + 1):
+                    return
+
+    def close(self) -> None:
+        """Has it read nothing more ahead."""
+        self._is_closed = True
 
     def _columns(
         self, run_pk: int, scope: str, names: Sequence[str], stretch: Stretch, attempt_pk: int | None

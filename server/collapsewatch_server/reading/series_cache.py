@@ -18,6 +18,8 @@ from collapsewatch_server.repositories import attempts, columns, events
 from collapsewatch_server.repositories.columns import Columns
 
 DEFAULT_BYTES = 128 * 2**20
+_POINT_BYTES = 32
+"""Of a point with its step and its interval."""
 _Place = tuple[str, str]
 
 
@@ -45,24 +47,43 @@ class SeriesCache:
 
     def read(self, run_pk: int, scope: str, metrics: Sequence[str]) -> dict[str, Columns]:
         """The run's own series of these metrics, as they are in the database."""
-        entry = self._entry(run_pk)
+        found = self._read(self._entry(run_pk), run_pk, scope, metrics)
+        self._make_room()
+        return found
+
+    def read_ahead(self, run_pk: int, scope: str, metric: str, most_points: int) -> bool:
+        """Reads a series that nobody has asked for yet, where there is plenty of room; says whether there is.
+
+        It drives nothing out, and is the first to go.
+
+        Args:
+            most_points: as many the series may have.
+        """
+        with self._lock:
+            entry = self._runs.get(run_pk, _Run())
+            is_new = (scope, metric) not in entry.series
+            if is_new and self._num_bytes() + most_points * _POINT_BYTES > self._max_bytes / 2:
+                return False
+            if run_pk not in self._runs:
+                self._runs[run_pk] = entry
+                self._runs.move_to_end(run_pk, last=False)
+        self._read(entry, run_pk, scope, [metric])
+        return True
+
+    def _read(self, entry: _Run, run_pk: int, scope: str, metrics: Sequence[str]) -> dict[str, Columns]:
         # The session begins within the lock, so that nobody brings in what is older than what was noted.
         with entry.lock, self._database.read_session() as session:
             _note_changes(session, entry, run_pk)
-            found = {metric: _up_to_date(session, entry, run_pk, (scope, metric)) for metric in metrics}
-        self._make_room()
-        return found
+            return {metric: _up_to_date(session, entry, run_pk, (scope, metric)) for metric in metrics}
 
     @property
     def num_bytes(self) -> int:
         """Memory that is taken."""
         with self._lock:
-            return sum(map(_num_bytes, self._runs.values()))
+            return self._num_bytes()
 
-    @property
-    def is_half_full(self) -> bool:
-        """Whether what is read ahead of a question would drive out what was asked for."""
-        return self.num_bytes > self._max_bytes / 2
+    def _num_bytes(self) -> int:
+        return sum(map(_num_bytes, self._runs.values()))
 
     def _entry(self, run_pk: int) -> _Run:
         with self._lock:
@@ -72,7 +93,7 @@ class SeriesCache:
 
     def _make_room(self) -> None:
         with self._lock:
-            total = sum(map(_num_bytes, self._runs.values()))
+            total = self._num_bytes()
             for run_pk in list(self._runs):
                 if total <= self._max_bytes:
                     return

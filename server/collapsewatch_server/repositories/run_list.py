@@ -58,16 +58,16 @@ def page(
     return [ListedRun(*row) for row in rows]
 
 
-def longest_lived(session: Session, least_step: int, limit: int) -> list[int]:
-    """Keys of runs that have come this far, the one that sent data last first."""
+def longest_lived(session: Session, least_step: int, limit: int) -> list[tuple[int, int]]:
+    """Key and last step of runs that have come this far, the one that sent data last first."""
     heard_at = func.coalesce(Run.last_data_at, Run.created_at)
     statement = (
-        select(Run.id)
+        select(Run.id, Run.last_step)
         .where(Run.deleted_at.is_(None), _is_archived(False), Run.last_step >= least_step)
         .order_by(heard_at.desc())
         .limit(limit)
     )
-    return list(session.scalars(statement))
+    return [(run_pk, last_step or 0) for run_pk, last_step in session.execute(statement)]
 
 
 def counts(session: Session, project: str | None) -> tuple[int, int]:

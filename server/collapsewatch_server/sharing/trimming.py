@@ -22,6 +22,8 @@ _BESIDE_A_CHART: dict[str, Any] = {
     "project": "",
     "config": {},
     "tags": [],
+    "notes": "",
+    "scorer": None,
     "open_alerts": {},
     "latest": {},
     "sparkline": {"steps": [], "values": []},
@@ -30,6 +32,18 @@ _BESIDE_A_CHART: dict[str, Any] = {
     "buckets": {},
     "template_evidence": None,
 }
+# Told with a chart, besides what is of the chart. Of a field that stands nowhere here there is no answer.
+_WITH_A_CHART = (
+    "run_id",
+    "name",
+    "state",
+    "archived",
+    "created_at",
+    "updated_at",
+    "last_seen_at",
+    "last_step",
+    "attempts",
+)
 
 
 def as_shared(run: RunDetail, limits: ChartLimits | None) -> RunDetail:
@@ -37,7 +51,8 @@ def as_shared(run: RunDetail, limits: ChartLimits | None) -> RunDetail:
     document = run.model_dump(mode="json") | _OF_THE_SERVICE
     document["jobs"] = dict.fromkeys(run.jobs, 0)
     if limits is not None:
-        document |= _BESIDE_A_CHART | _of_chart(document, limits)
+        told = {name: document[name] for name in (*_WITH_A_CHART, *_OF_THE_SERVICE)}
+        document = told | _BESIDE_A_CHART | _of_chart(document, limits)
     return RunDetail.model_validate(document)
 
 

@@ -2,6 +2,7 @@
 
 import {
   EventStream,
+  forgetAhead,
   getAlert,
   getInbox,
   getMetricsInfo,
@@ -46,7 +47,7 @@ const connection = { connected: false, lostAtMs: Date.now(), everConnected: fals
 const metricsInfo = await explained;
 let isOver = false;
 let screen = NO_SCREEN;
-/** The screen that is gone to while it loads; the one before stays until then. */
+/** The screen that is gone to while it loads; the one before is over, so that it does nothing to the address. */
 let awaited = null;
 /** Screens load what they show: the stream is there, or it will tell all that happens from here on. */
 let mayLoad = false;
@@ -100,25 +101,32 @@ function isAwaited(name, { first }) {
   awaited = null;
   if (!screens.has(name) || screens.mountOf(name) !== undefined) return false;
   awaited = name;
+  if (!first) leave(el("p", { class: "loading", text: "Loading…" }));
   screens.load(name).then(
     () => {
       if (awaited === name) showScreen({ first });
     },
     (error) => {
-      if (awaited === name) showMissing(error);
+      if (awaited === name) showMissing(name, error);
     },
   );
   return true;
 }
 
-/** Instead of a screen that did not come. */
-function showMissing(error) {
+/** Ends the screen; this stands in its place. */
+function leave(...nodes) {
   screen.destroy();
   screen = NO_SCREEN;
+  host.replaceChildren(...nodes);
+}
+
+/** Instead of a screen that did not come. */
+function showMissing(name, error) {
   const again = el("button", { class: "button", type: "button", text: "Try again" });
   again.addEventListener("click", () => window.location.reload());
   const text = `This screen could not be loaded: ${error.message}`;
-  host.replaceChildren(notice("bad", el("p", { text }), again));
+  leave(notice("bad", el("p", { text }), again));
+  shell.setScreen(name);
 }
 
 function loadFirst() {
@@ -185,6 +193,7 @@ const serviceTimer = setInterval(() => serviceWatch.request("service"), SERVICE_
 function end() {
   if (isOver) return;
   isOver = true;
+  awaited = null;
   stream.stop();
   clearInterval(serviceTimer);
   serviceWatch.stop();
@@ -217,6 +226,8 @@ function loadAll() {
 const stream = new EventStream({
   onOpen: loadAll,
   onEvent: (name, event) => {
+    // What was asked for ahead of a screen that is not here yet may be older than this.
+    if (screen === NO_SCREEN) forgetAhead();
     screen.onEvent(name, event);
     if (name === "alert" && !event.run_id) serviceWatch.request("service");
     if (name !== "alert_change") return;
