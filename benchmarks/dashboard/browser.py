@@ -82,7 +82,7 @@ def _visits(
         while len(found) < visits and (not found or found[-1].seconds is not None):
             with new_tab(browser, **VIEWPORT) as tab:
                 found.append(_visit(tab, screen, patience_seconds))
-                if len(found) == 1:
+                if len(found) == 1 and found[0].seconds is not None:
                     picture.parent.mkdir(parents=True, exist_ok=True)
                     picture.write_bytes(tab.picture())
                 # What it keeps for the next visit it writes when it has nothing else to do.
@@ -92,9 +92,9 @@ def _visits(
 
 def _visit(tab: Tab, screen: Screen, patience_seconds: float) -> Opened:
     is_drawn = f"({screen.drawn})({json.dumps(screen.argument)})"
+    tab.before_each_page("performance.setResourceTimingBufferSize(5000)")
     begun = time.monotonic()
     tab.go_to(screen.address)
-    tab.value_of("performance.setResourceTimingBufferSize(5000)")
     if not tab.wait_for(is_drawn, patience_seconds=patience_seconds, look_seconds=_LOOK_MS / 1000):
         return Opened(None, 0.0)
     seconds = time.monotonic() - begun

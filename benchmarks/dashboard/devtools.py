@@ -8,19 +8,25 @@ waits who just opens a page.
 import base64
 import json
 import os
+import select
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 Answer = dict[str, Any]
 _END_SECONDS = 10.0
+_PATIENCE_SECONDS = 30.0
 
 
 class BrowserGone(Exception):
     """The browser has ended."""
+
+
+class NoAnswer(Exception):
+    """The browser, or the page that was asked, is busy for longer than one waits."""
 
 
 class Refused(Exception):
@@ -61,17 +67,25 @@ class Chromium:
         try:
             self.ask("Browser.close")
             self._process.wait(_END_SECONDS)
-        except (BrowserGone, Refused, subprocess.TimeoutExpired):
+        except (BrowserGone, NoAnswer, Refused, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()
         finally:
             os.close(self._write_end)
             os.close(self._read_end)
 
-    def ask(self, method: str, session: str | None = None, **parameters: object) -> Answer:
+    def ask(
+        self,
+        method: str,
+        session: str | None = None,
+        *,
+        patience_seconds: float = _PATIENCE_SECONDS,
+        **parameters: object,
+    ) -> Answer:
         """The answer to one command, of the browser or of one tab.
 
         Raises:
+            NoAnswer: none came in time; one that comes later is dropped.
             Refused: it cannot be done.
             BrowserGone: the browser has ended.
         """
@@ -83,8 +97,9 @@ class Chromium:
             os.write(self._write_end, json.dumps(command).encode() + b"\0")
         except OSError as error:
             raise BrowserGone from error
+        end = time.monotonic() + patience_seconds
         while True:
-            told = self._next()
+            told = self._next(end)
             if told.get("id") == self._last_id:
                 break
         if "error" in told:
@@ -92,8 +107,10 @@ class Chromium:
         answer: Answer = told["result"]
         return answer
 
-    def _next(self) -> Answer:
+    def _next(self, end: float) -> Answer:
         while b"\0" not in self._unread:
+            if not select.select([self._read_end], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise NoAnswer
             piece = os.read(self._read_end, 1 << 16)
             if not piece:
                 raise BrowserGone
@@ -114,11 +131,24 @@ class Tab:
         """Comes back when the page begins to come."""
         self._browser.ask("Page.navigate", self._session, url=address)
 
-    def value_of(self, expression: str) -> Any:
-        """What a script says; None also when it fails, as while one page gives way to another."""
+    def before_each_page(self, script: str) -> None:
+        """Has each page run it before its own scripts."""
+        self._browser.ask("Page.enable", self._session)
+        self._browser.ask("Page.addScriptToEvaluateOnNewDocument", self._session, source=script)
+
+    def value_of(self, expression: str, *, patience_seconds: float = _PATIENCE_SECONDS) -> Any:
+        """What a script says; None also when it fails, as while one page gives way to another.
+
+        Raises:
+            NoAnswer: the page is busy.
+        """
         try:
             answer = self._browser.ask(
-                "Runtime.evaluate", self._session, expression=expression, returnByValue=True
+                "Runtime.evaluate",
+                self._session,
+                patience_seconds=patience_seconds,
+                expression=expression,
+                returnByValue=True,
             )
         except Refused:
             return None
@@ -127,11 +157,12 @@ class Tab:
     def wait_for(self, expression: str, *, patience_seconds: float, look_seconds: float) -> bool:
         """Whether a script said something true within the time given."""
         end = time.monotonic() + patience_seconds
-        while not self.value_of(expression):
-            if time.monotonic() > end:
-                return False
-            time.sleep(look_seconds)
-        return True
+        with suppress(NoAnswer):
+            while (left_seconds := end - time.monotonic()) > 0:
+                if self.value_of(expression, patience_seconds=left_seconds):
+                    return True
+                time.sleep(look_seconds)
+        return False
 
     def picture(self) -> bytes:
         """A PNG of what is seen."""

@@ -1,11 +1,11 @@
 """The page itself, the chart library from its own package, and the API page."""
 
+import posixpath
 import re
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,9 +21,9 @@ from collapsewatch_server.web.page_files import (
     STYLE_LINK,
     STYLES,
     Asset,
-    page_edition,
+    Edition,
+    newest_edition,
     page_file,
-    page_files,
 )
 from collapsewatch_server.web.security import FRAMED_HEADERS
 
@@ -38,49 +38,56 @@ _FIRST_ASKS = '<script type="module" async src="/static/js/first_asks.js"></scri
 
 def page_html(*, app: str = _APP) -> str:
     """The page's document; its files go by the name of their edition, so browsers ask for each only once."""
-    return _page_of(app, page_edition())
+    return _page_of(app, newest_edition())
 
 
 @lru_cache(maxsize=4)
-def _page_of(app: str, edition: str) -> str:
-    html = (static_dir() / "index.html").read_text(encoding="utf-8").replace(_PLOTLY_TOKEN, PLOTLY_VERSION)
+def _page_of(app: str, edition: Edition) -> str:
+    html = _text(edition, "index.html").replace(_PLOTLY_TOKEN, PLOTLY_VERSION)
     if app == _APP:
-        html = html.replace(_PRELOADS, _preloads())
+        html = html.replace(_PRELOADS, _preloads(edition))
     else:
         # What a link shows is told by the server first.
         html = html.replace(_PRELOADS, "").replace(_FIRST_ASKS, "").replace(_APP, app)
     # One sheet, where each would be a request of its own.
     html = STYLE_LINK.sub("", html, count=len(STYLE_LINK.findall(html)) - 1)
     html = STYLE_LINK.sub(f'<link rel="stylesheet" href="/static/{STYLES}" />\n', html)
-    return html.replace('="/static/', f'="/static/{edition}/')
+    return html.replace('="/static/', f'="/static/{edition.name}/')
 
 
-def _preloads() -> str:
+def _text(edition: Edition, name: str) -> str:
+    return edition.files[name].plain.decode()
+
+
+def _preloads(edition: Edition) -> str:
     # Without these a browser learns of a module only when it has read the one that imports it.
-    scripts = static_dir() / "js"
-    first = _imported(scripts / "first_asks.js", set())
-    frame = _imported(scripts / "app.js", set()) - first
-    links = [_preload(path, "high") for path in sorted(first)]
-    links += [_preload(path, "low") for path in sorted(frame)]
-    for name, place in _SCREEN.findall((scripts / "screens.js").read_text(encoding="utf-8")):
-        rest = _imported((scripts / place).resolve(), set()) - first - frame
-        modules = " ".join(path.relative_to(scripts).as_posix() for path in sorted(rest))
-        links.append(f'<meta name="screen-{name}" content="{modules}" />')
+    first = _imported(edition, "js/first_asks.js", set())
+    frame = _imported(edition, "js/app.js", set()) - first
+    links = [_preload(name, "high") for name in sorted(first)]
+    links += [_preload(name, "low") for name in sorted(frame)]
+    for screen, place in _SCREEN.findall(_text(edition, "js/screens.js")):
+        rest = _imported(edition, _beside("js/screens.js", place), set()) - first - frame
+        modules = " ".join(name.removeprefix("js/") for name in sorted(rest))
+        links.append(f'<meta name="screen-{screen}" content="{modules}" />')
     return "\n    ".join(links)
 
 
-def _preload(path: Path, priority: str) -> str:
-    place = path.relative_to(static_dir()).as_posix()
-    return f'<link rel="modulepreload" fetchpriority="{priority}" href="/static/{place}" />'
+def _preload(name: str, priority: str) -> str:
+    return f'<link rel="modulepreload" fetchpriority="{priority}" href="/static/{name}" />'
 
 
-def _imported(path: Path, found: set[Path]) -> set[Path]:
+def _imported(edition: Edition, name: str, found: set[str]) -> set[str]:
     """The module and all that it needs to run."""
-    if path not in found:
-        found.add(path)
-        for name in _IMPORT.findall(path.read_text(encoding="utf-8")):
-            _imported((path.parent / name).resolve(), found)
+    if name not in found:
+        found.add(name)
+        for place in _IMPORT.findall(_text(edition, name)):
+            _imported(edition, _beside(name, place), found)
     return found
+
+
+def _beside(name: str, place: str) -> str:
+    """The name of a file that `name` names by where it is."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), place))
 
 
 _PRELOADS = "<!-- modules -->"
@@ -105,7 +112,7 @@ async def static_file(request: Request) -> Response:
 def warm_page() -> None:
     """Compresses all that the page consists of."""
     plotly_bundle().warm()
-    for asset in page_files().values():
+    for asset in newest_edition().files.values():
         asset.warm()
 
 

@@ -4,9 +4,11 @@ import gzip
 import hashlib
 import mimetypes
 import re
+import threading
 import time
-from functools import cached_property, lru_cache
-from pathlib import PurePosixPath
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 
 import zstandard
 from starlette.datastructures import Headers
@@ -68,50 +70,86 @@ class Asset:
         _ = self.gzip, self.zstd
 
 
-def page_edition() -> str:
-    """A name for the page's files as they are now: modules that name each other stay in one edition."""
-    return _edition_at(int(time.monotonic()))
+@dataclass(frozen=True, eq=False)
+class Edition:
+    """The page's files as they are at one moment: modules that name each other stay in one edition."""
+
+    name: str
+    """Made of what is in the files: under it there will never be others."""
+    files: dict[str, Asset]
+    """By path."""
 
 
-def page_files() -> dict[str, Asset]:
-    """The files of this edition by their path."""
-    return _files_of(page_edition())
+class _Watched:
+    """The newest edition. It is looked for once a second, since somebody may be at work on the files."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looked_at = -1
+        self._seen = b""
+        self._edition: Edition | None = None
+
+    def newest(self) -> Edition:
+        second = int(time.monotonic())
+        with self._lock:
+            if self._edition is None or second != self._looked_at:
+                self._edition = self._looked()
+                self._looked_at = second
+            return self._edition
+
+    def _looked(self) -> Edition:
+        try:
+            seen = _seen()
+            edition = self._edition if seen == self._seen and self._edition is not None else _read()
+        except (OSError, KeyError):
+            # In the middle of an upgrade a file may be missing for a moment.
+            if self._edition is None:
+                raise
+            return self._edition
+        self._seen = seen
+        return edition
+
+
+newest_edition = _Watched().newest
 
 
 def page_file(path: str, asked: Headers) -> Response | None:
     """The answer to whoever asks for `/static/{path}`; none when there is no such file.
 
     Browsers ask each time and are mostly told that nothing changed. Only what goes by the name of this
-    edition lasts: under that name there will never be another file, and of another edition nobody can tell.
+    edition lasts: of another edition nobody can tell.
     """
-    edition, _, rest = path.partition("/")
-    is_edition = _EDITION.fullmatch(edition) is not None
-    asset = page_files().get(rest if is_edition else path)
+    edition = newest_edition()
+    named, _, rest = path.partition("/")
+    asset = edition.files.get(rest if _EDITION.fullmatch(named) else path)
     if asset is None:
         return None
-    lasting = is_edition and edition == page_edition()
-    return asset.answer(asked, IMMUTABLE if lasting else "no-cache")
+    return asset.answer(asked, IMMUTABLE if named == edition.name else "no-cache")
 
 
-@lru_cache(maxsize=1)
-def _edition_at(second: int) -> str:
-    # Looked at once a second, since somebody may be at work on the files.
+def _paths() -> list[Path]:
+    # Editors lay their own files beside, which begin with a dot.
+    return sorted(path for path in static_dir().rglob("[!.]*") if path.is_file())
+
+
+def _seen() -> bytes:
     known = hashlib.sha256()
-    for path in sorted(static_dir().rglob("*")):
+    for path in _paths():
         status = path.stat()
-        known.update(f"{path.relative_to(static_dir())} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return f"v-{known.hexdigest()[:16]}"
+        known.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return known.digest()
 
 
-@lru_cache(maxsize=1)
-def _files_of(edition: str) -> dict[str, Asset]:
+def _read() -> Edition:
     root = static_dir()
-    contents = {
-        path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()
-    }
+    contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in _paths()}
     sheets = STYLE_LINK.findall(contents["index.html"].decode())
     contents[STYLES] = b"\n".join(contents[name] for name in sheets)
-    return {name: Asset(content, _media_type(name)) for name, content in contents.items()}
+    known = hashlib.sha256()
+    for name, content in contents.items():
+        known.update(f"{name} {len(content)}\n".encode() + content)
+    files = {name: Asset(content, _media_type(name)) for name, content in contents.items()}
+    return Edition(f"v-{known.hexdigest()[:16]}", files)
 
 
 def _media_type(name: str) -> str:
