@@ -70,6 +70,16 @@ def test_the_table_sets_both_runs_side_by_side() -> None:
     assert "72 s" in told
 
 
+def test_an_alert_about_no_step_is_told_by_its_title() -> None:
+    stall = AlertOutcome("batches_deferred", "info", "resolved", None, "Older batches are put off", "…", 30.0)
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as captured:
+        console.print(outcome_table([replace(PLAIN, alerts=[stall])]))
+    told = " ".join(captured.get().split())
+    assert "info: older batches are" in told
+    assert "None" not in told
+
+
 def test_a_run_without_numbers_still_has_its_column() -> None:
     empty = replace(FILTERED, regime=None, first_metrics={}, last_metrics={})
     console = Console(width=120, force_terminal=False)

@@ -142,4 +142,10 @@ def _regime(outcome: RunOutcome) -> str:
 
 
 def _alerts(outcome: RunOutcome) -> str:
-    return "\n".join(f"{alert.severity} at step {alert.step}" for alert in outcome.alerts) or "none"
+    return "\n".join(map(_told, outcome.alerts)) or "none"
+
+
+def _told(alert: AlertOutcome) -> str:
+    if alert.step is None:
+        return f"{alert.severity}: {alert.title.lower()}"
+    return f"{alert.severity} at step {alert.step}"
