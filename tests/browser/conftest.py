@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 import collapsewatch
 from tests.browser.recording import DATA, log_step, recorded_steps
@@ -22,6 +22,9 @@ FLAGS = [
     "--disable-sync",
 ]
 
+# A busy machine stands still for seconds, and pages of many figures take their time on it.
+expect.set_options(timeout=30_000)
+
 
 def is_fault(message: ConsoleMessage) -> bool:
     """Whether the console told of something that must not be; a refused form is no fault of the page."""
@@ -31,7 +34,9 @@ def is_fault(message: ConsoleMessage) -> bool:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     home = tmp_path_factory.mktemp("page")
-    running = Service(home, base_environment(home, DATA), scaled_out=False)
+    # A run that a test left open would stall in the middle of another one, which counts what the page asks.
+    environment = base_environment(home, DATA) | {"COLLAPSEWATCH_STALL_SECONDS": "86400"}
+    running = Service(home, environment, scaled_out=False)
     try:
         running.start()
         yield running
@@ -47,7 +52,7 @@ def unattended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running = Service(home, environment, scaled_out=False)
     try:
         running.spawn("server", "serve", "--port", str(running.port), "--no-worker")
-        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=60)
+        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=120)
         yield running
     finally:
         running.stop()

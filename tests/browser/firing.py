@@ -11,7 +11,7 @@ _RULE = {"metric": "level", "scope": "trainer", "operator": ">", "threshold": 0.
 
 
 def post(service: Service, path: str, body: dict[str, Any]) -> Any:
-    answer = httpx.post(f"{service.url}/api/v1{path}", json=body, timeout=20)
+    answer = httpx.post(f"{service.url}/api/v1{path}", json=body, timeout=60)
     answer.raise_for_status()
     return answer.json()
 

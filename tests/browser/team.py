@@ -19,8 +19,8 @@ _REFUSED = re.compile(r"status of (401|403|409|410|422|429)")
 def start_guarded(service: Service) -> None:
     """Starts the server alone, in login mode: nothing is scored here."""
     service.spawn("server", "serve", "--port", str(service.port), "--no-worker", "--login")
-    service.wait_until(service.is_ready, "the server is ready", timeout_seconds=60)
-    service.wait_until(lambda: first_token(service) != "", "the first link is printed", timeout_seconds=20)
+    service.wait_until(service.is_ready, "the server is ready", timeout_seconds=120)
+    service.wait_until(lambda: first_token(service) != "", "the first link is printed")
 
 
 def first_token(service: Service) -> str:
@@ -50,7 +50,7 @@ def join(page: Page, token: str, name: str, password: str = PASSWORD) -> None:
     page.get_by_test_id("join-password").fill(password)
     page.get_by_test_id("door-submit").click()
     # Two pages are loaded on the way, and a password takes its time.
-    expect(page.get_by_test_id("me")).to_be_visible(timeout=20_000)
+    expect(page.get_by_test_id("me")).to_be_visible()
 
 
 def sign_in(page: Page, name: str, password: str = PASSWORD) -> None:

@@ -28,7 +28,7 @@ class Trainers:
     def __init__(self, service: Service) -> None:
         self._service = service
         headers = {"Authorization": f"Bearer {service.local_key()}"}
-        self._http = httpx.Client(base_url=f"{service.url}/api/v1", headers=headers, timeout=20)
+        self._http = httpx.Client(base_url=f"{service.url}/api/v1", headers=headers, timeout=60)
 
     def post(self, path: str, body: dict[str, Any]) -> None:
         self._http.post(path, json=body).raise_for_status()
@@ -92,14 +92,6 @@ def batch(step: int, skill: float, draw: random.Random) -> dict[str, Any]:
         "cross_log_probs": matrix,
         "logged_at": STARTED + 60 * step,
     }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def patient() -> Iterator[None]:
-    """A page of many figures takes its time on a machine that is busy."""
-    expect.set_options(timeout=30_000)
-    yield
-    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture(scope="module")

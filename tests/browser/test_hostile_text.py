@@ -61,6 +61,7 @@ def operator(browser: Browser, guarded: Service) -> Iterator[Page]:
             base_url=f"{guarded.url}/api/v1",
             cookies=cookies,
             headers={"Origin": guarded.url},
+            timeout=60,
             trust_env=False,
         ) as client:
             write_everywhere(client)
@@ -112,7 +113,7 @@ def test_it_is_text_on_every_screen(operator: Page, screen: str) -> None:
         wait_until(
             lambda: "onerror" in operator.evaluate(SHOWN),
             f"{screen}: " + operator.evaluate(SHOWN)[:600],
-            timeout_seconds=15,
+            timeout_seconds=60,
         )
     operator.wait_for_timeout(200)
     assert operator.evaluate("window.owned") is None

@@ -26,7 +26,7 @@ def lone_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def start(service: Service) -> None:
     service.spawn("server", "serve", "--port", str(service.port), "--no-worker")
-    service.wait_until(service.is_ready, "the server is ready", timeout_seconds=60)
+    service.wait_until(service.is_ready, "the server is ready", timeout_seconds=120)
 
 
 @pytest.fixture
@@ -38,7 +38,9 @@ def context(browser: Browser, lone_service: Service) -> Iterator[BrowserContext]
 
 def log_values(service: Service, run_id: str, steps: range) -> None:
     headers = {"Authorization": f"Bearer {service.local_key()}"}
-    with httpx.Client(base_url=f"{service.url}/api/v1", headers=headers, trust_env=False) as client:
+    with httpx.Client(
+        base_url=f"{service.url}/api/v1", headers=headers, timeout=60, trust_env=False
+    ) as client:
         run = {"run_id": run_id, "project": "live", "name": run_id}
         assert client.post("/runs", json=run).status_code in (200, 201)
         points = [{"step": step, "values": {"success": step / 100}} for step in steps]

@@ -63,17 +63,15 @@ def test_a_run_is_watched_live_without_a_reload(page: Page, service: Service) ->
     steps = recorded_steps()
     with collapsewatch.init("recorded", "watched", url=service.url, api_key=service.local_key()) as run:
         row = page.locator(f'[data-testid=run-row][data-run-id="{run.id}"]')
-        expect(row).to_be_visible(timeout=15_000)
+        expect(row).to_be_visible()
         row.get_by_role("link").first.click()
         for step in range(3):
             log_step(run, step, steps[step])
-        expect(page.get_by_test_id("run-step")).to_contain_text("step 2", timeout=30_000)
+        expect(page.get_by_test_id("run-step")).to_contain_text("step 2")
         expect(page.locator("[data-testid=figure-retrieval] .js-plotly-plot")).to_be_visible()
         log_step(run, 3, steps[3])
-        expect(page.get_by_test_id("run-step")).to_contain_text("step 3", timeout=30_000)
-    expect(page.get_by_test_id("run-page")).to_contain_text(
-        re.compile("finished", re.IGNORECASE), timeout=15_000
-    )
+        expect(page.get_by_test_id("run-step")).to_contain_text("step 3")
+    expect(page.get_by_test_id("run-page")).to_contain_text(re.compile("finished", re.IGNORECASE))
 
 
 def test_an_alert_is_announced_while_the_page_is_open(page: Page, service: Service) -> None:
@@ -238,10 +236,10 @@ def test_a_service_without_a_worker_says_so_on_every_page(page: Page, unattended
 def test_a_run_that_went_silent_is_seen_to_have_stalled(page: Page, unattended: Service) -> None:
     start = {"run_id": "silent", "project": "recorded", "name": "silent"}
     headers = {"Authorization": f"Bearer {unattended.local_key()}"}
-    httpx.post(f"{unattended.url}/api/v1/runs", json=start, headers=headers).raise_for_status()
+    httpx.post(f"{unattended.url}/api/v1/runs", json=start, headers=headers, timeout=60).raise_for_status()
     page.goto(unattended.url)
     row = page.locator('[data-testid=run-row][data-run-id="silent"]')
-    expect(row.get_by_test_id("run-state")).to_have_text("Stalled", timeout=30_000)
+    expect(row.get_by_test_id("run-state")).to_have_text("Stalled")
     expect(row).to_contain_text("last seen")
     row.get_by_role("link").first.click()
     expect(page.get_by_test_id("run-last-seen")).to_contain_text("ago")

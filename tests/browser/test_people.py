@@ -31,7 +31,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Itera
             run.log({"level": 0.5}, step=1)
         with somebody(browser, running) as page:
             join(page, first_token(running), OPERATOR)
-            expect(page.get_by_test_id("run-row")).to_be_visible(timeout=20_000)
+            expect(page.get_by_test_id("run-row")).to_be_visible()
         yield running
     finally:
         running.stop()

@@ -51,12 +51,12 @@ def test_somebody_joins_by_a_link_and_comes_again(
         page.goto(f"/#/join/{first_token(federated)}")
         page.get_by_test_id("provider").click()
         page.get_by_role("button", name="Accept").click()
-        expect(page.get_by_test_id("me")).to_be_visible(timeout=20_000)
+        expect(page.get_by_test_id("me")).to_be_visible()
     with somebody(browser, federated) as page:
         page.goto("/#/alerts?status=all")
         page.get_by_test_id("provider").click()
         # On at the address that was asked for.
-        expect(page.get_by_test_id("inbox-page")).to_be_visible(timeout=20_000)
+        expect(page.get_by_test_id("inbox-page")).to_be_visible()
         page.get_by_test_id("me").click()
         expect(page.get_by_test_id("me-name")).to_have_text("ada@x.org")
         expect(page.get_by_test_id("me-roles")).to_contain_text("Operator")

@@ -158,7 +158,7 @@ def shaded_run(unattended: Service) -> str:
     api = httpx.Client(
         base_url=f"{unattended.url}/api/v1/worker",
         headers={"Authorization": f"Bearer {unattended.create_key('worker')}"},
-        timeout=20,
+        timeout=60,
     )
     claim = {"worker": "w", "wait_seconds": 20}
     job: dict[str, Any] = {}

@@ -3,7 +3,8 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,6 @@ def run_id(service: Service) -> str:
     return "policy"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def patience() -> Iterator[None]:
-    """Figures of a whole page take a while on a machine that is busy."""
-    expect.set_options(timeout=20_000)
-    yield
-    expect.set_options(timeout=5_000)
-
-
 @pytest.fixture
 def run_page(page: Page, run_id: str) -> Page:
     page.goto(f"/#/runs/{run_id}")
@@ -62,7 +55,7 @@ def plotted(page: Page, name: str, what: str) -> Any:
 
 def until(page: Page, is_so: Callable[[], bool]) -> None:
     """Waits for what no locator can tell: a page with a strict policy evaluates no text that waits."""
-    for _ in range(200):
+    for _ in range(400):
         if is_so():
             return
         page.wait_for_timeout(75)
@@ -98,8 +91,12 @@ def test_the_slider_walks_through_the_steps_and_everything_follows(run_page: Pag
 
 def test_the_way_can_be_played(run_page: Page) -> None:
     play = run_page.get_by_test_id("player-play")
+    # It takes four seconds in all: nobody can be sure to see a part of it unless its clock stands still.
+    run_page.clock.install()
+    run_page.clock.pause_at(datetime.now() + timedelta(hours=1))
     play.click()
     expect(play).to_have_attribute("aria-label", "Pause")
+    run_page.clock.run_for(700)
     expect(run_page.get_by_test_id("player-step")).to_have_text(re.compile(rf"^step [3-9] of {LAST}"))
     play.click()
     expect(play).to_have_attribute("aria-label", "Play the steps")

@@ -22,7 +22,9 @@ HOSTILE = "<img src=x onerror='window.owned=1'>"
 @pytest.fixture
 def api(service: Service) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {service.local_key()}"}
-    with httpx.Client(base_url=f"{service.url}/api/v1", headers=headers, trust_env=False) as client:
+    with httpx.Client(
+        base_url=f"{service.url}/api/v1", headers=headers, timeout=60, trust_env=False
+    ) as client:
         yield client
 
 
@@ -36,7 +38,7 @@ def start(api: httpx.Client, run_id: str, **about: Any) -> str:
 def many(service: Service) -> str:
     """A project with more runs than fit on a screen."""
     headers = {"Authorization": f"Bearer {service.local_key()}"}
-    with httpx.Client(base_url=f"{service.url}/api/v1", headers=headers, trust_env=False) as api:
+    with httpx.Client(base_url=f"{service.url}/api/v1", headers=headers, timeout=60, trust_env=False) as api:
         for number in range(NUM_MANY):
             config = {"lr": 1e-6 * (1 + number % 3), "seed": number}
             tags = ["even" if number % 2 == 0 else "odd"]

@@ -29,13 +29,16 @@ def test_a_visit_fetches_its_own_screen_first_and_the_others_later(visitor: Page
             asked.append(name)
 
     visitor.on("request", note)
+    # What the page does later it does when this clock says so, however long the first screen takes.
+    visitor.clock.install(time=0)
+    visitor.clock.pause_at(1000)
     visitor.goto("/#/settings")
     expect(visitor.get_by_test_id("settings-page")).to_be_visible()
     assert "views/settings.js" in asked
     assert "views/run.js" not in asked
     assert len(asked) == len(set(asked))
     with visitor.expect_request("**/js/views/audit.js"):
-        pass
+        visitor.clock.run_for(10_000)
     assert "views/run.js" in asked
 
 

@@ -36,7 +36,7 @@ def make_link(page: Page, *, title: str, mode: str = "live") -> str:
 
 
 def post_link(service: Service, **draft: Any) -> dict[str, Any]:
-    answer = httpx.post(f"{service.url}/api/v1/shares", json={"title": "Look", **draft}, timeout=20)
+    answer = httpx.post(f"{service.url}/api/v1/shares", json={"title": "Look", **draft}, timeout=60)
     answer.raise_for_status()
     return dict(answer.json())
 
@@ -86,7 +86,7 @@ def test_a_run_is_shared_read_only_and_the_link_is_ended(
     item.get_by_test_id("share-end").click()
     page.get_by_test_id("dialog-confirm").click()
     expect(item.get_by_test_id("share-about")).to_contain_text("ended")
-    expect(visitor.get_by_test_id("shared-ended")).to_contain_text("has withdrawn it", timeout=20_000)
+    expect(visitor.get_by_test_id("shared-ended")).to_contain_text("has withdrawn it")
     visitor.reload()
     expect(visitor.get_by_test_id("shared-ended")).to_be_visible()
 
@@ -104,13 +104,13 @@ def test_a_live_link_follows_the_run_and_a_snapshot_stays(
     frozen = post_link(service, mode="snapshot", **draft)
     live = post_link(service, **draft)
     visitor.goto(live["path"])
-    expect(visitor.get_by_test_id("run-step")).to_have_text("step 1", timeout=20_000)
+    expect(visitor.get_by_test_id("run-step")).to_have_text("step 1")
     expect(visitor.get_by_test_id("live-state")).to_have_text("live")
     with collapsewatch.init(
         "shared", run_id, run_id=run_id, url=service.url, api_key=service.local_key()
     ) as run:
         run.log({"level": 0.9}, step=2)
-    expect(visitor.get_by_test_id("run-step")).to_have_text("step 2", timeout=20_000)
+    expect(visitor.get_by_test_id("run-step")).to_have_text("step 2")
     page.goto(frozen["path"])
     expect(page.get_by_test_id("live-state")).to_contain_text("snapshot of")
     expect(page.get_by_test_id("run-step")).to_have_text("step 1")
@@ -217,12 +217,12 @@ def test_a_link_may_be_shown_in_a_frame_and_nothing_else_may(
     (tmp_path / "cell.html").write_text(html)
     page.goto(f"{notebook}/cell.html")
     frame = page.frame_locator("#a")
-    expect(frame.get_by_test_id("run-name")).to_be_visible(timeout=15_000)
+    expect(frame.get_by_test_id("run-name")).to_be_visible()
     expect(frame.locator(".topbar")).to_be_hidden()
-    answer = httpx.get(service.url)
+    answer = httpx.get(service.url, timeout=60)
     assert answer.headers["x-frame-options"] == "DENY"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
-    assert "x-frame-options" not in httpx.get(framed).headers
+    assert "x-frame-options" not in httpx.get(framed, timeout=60).headers
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -249,13 +249,13 @@ def test_links_fit_their_screen(
         assert grave_faults(page, AXE.read_text(encoding="utf-8")) == [], name
 
     page.goto(run["path"])
-    expect(page.get_by_test_id("figure-retrieval").locator(".js-plotly-plot")).to_be_visible(timeout=20_000)
+    expect(page.get_by_test_id("figure-retrieval").locator(".js-plotly-plot")).to_be_visible()
     shoot("shared-run")
     page.goto(chart["path"])
-    expect(page.get_by_test_id("figure-retrieval").locator(".js-plotly-plot")).to_be_visible(timeout=20_000)
+    expect(page.get_by_test_id("figure-retrieval").locator(".js-plotly-plot")).to_be_visible()
     shoot("shared-chart")
     page.goto(compared["path"])
-    expect(page.get_by_test_id("shared-chart").locator(".trace path").first).to_be_visible(timeout=20_000)
+    expect(page.get_by_test_id("shared-chart").locator(".trace path").first).to_be_visible()
     shoot("shared-compared-chart")
     page.goto("/#/settings/shares")
     expect(page.get_by_test_id("share-item").first).to_be_visible()
