@@ -23,7 +23,7 @@ class WaitUntil(Protocol):
     """Waits for a condition instead of sleeping."""
 
     def __call__(
-        self, condition: Callable[[], object], claim: str = "", *, timeout_seconds: float = 10.0
+        self, condition: Callable[[], object], claim: str = "", *, timeout_seconds: float = 60.0
     ) -> None: ...
 
 

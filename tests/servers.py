@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 class MissingProgram(Exception):
@@ -121,7 +121,7 @@ def ask_redis(port: int, *words: str) -> str:
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
 
 
-def wait_until(condition: Callable[[], object], claim: str = "", *, timeout_seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], claim: str = "", *, timeout_seconds: float = 60.0) -> None:
     """Comes back once the condition holds.
 
     Raises:
@@ -139,10 +139,10 @@ def end_process(process: subprocess.Popen[bytes], number: signal.Signals) -> Non
     if process.poll() is None:
         process.send_signal(number)
     try:
-        process.wait(10)
+        process.wait(30)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(10)
+        process.wait(30)
 
 
 def free_port() -> int:

@@ -171,7 +171,7 @@ class Stack:
     def start_server(self) -> None:
         options = ["--port", str(self.service.port), *(["--no-worker"] if self.scaled_out else [])]
         self.server = self.service.spawn("server", "serve", *options)
-        self.service.wait_until(self.service.is_ready, "the server is ready", timeout_seconds=60)
+        self.service.wait_until(self.service.is_ready, "the server is ready", timeout_seconds=120)
 
     def start_worker(self) -> None:
         options = ["--server", self.worker_network.url, "--device", "cpu"]

@@ -56,7 +56,7 @@ def network() -> Iterator[Proxy]:
 
 
 def test_the_network_writes_down_what_was_asked_and_answered(network: Proxy) -> None:
-    with httpx.Client(base_url=network.url, trust_env=False) as client:
+    with httpx.Client(base_url=network.url, timeout=60, trust_env=False) as client:
         answer = client.post("/runs/r1/batches", content=b"x" * 300_000)
         assert answer.headers["content-type"] == "application/json"
         assert client.post("/runs/r1/away").status_code == 503
@@ -74,7 +74,7 @@ def test_a_caught_answer_reaches_nobody(network: Proxy) -> None:
 
     threading.Thread(target=let_go, daemon=True).start()
     with (
-        httpx.Client(base_url=network.url, trust_env=False) as client,
+        httpx.Client(base_url=network.url, timeout=60, trust_env=False) as client,
         pytest.raises(httpx.RequestError),
     ):
         client.post("/batches", content=b"x")
@@ -86,7 +86,7 @@ def test_a_cut_is_counted_only_when_somebody_meets_it(network: Proxy) -> None:
     network.become(Network.reset)
     assert network.num_cut == 0
     with (
-        httpx.Client(base_url=network.url, trust_env=False) as client,
+        httpx.Client(base_url=network.url, timeout=60, trust_env=False) as client,
         pytest.raises(httpx.RequestError),
     ):
         client.post("/batches", content=b"x")

@@ -53,7 +53,7 @@ class Service:
     def start(self) -> None:
         no_worker = ["--no-worker"] if self.scaled_out else []
         self.spawn("server", "serve", "--port", str(self.port), *no_worker)
-        self.wait_until(self.is_ready, "the server is ready", timeout_seconds=60)
+        self.wait_until(self.is_ready, "the server is ready", timeout_seconds=120)
         if self.scaled_out:
             self.environment["COLLAPSEWATCH_WORKER_KEY"] = self.create_key("worker")
             self.spawn("worker", "worker", "--server", self.url, "--device", "cpu")
@@ -112,10 +112,10 @@ class Service:
                 process.send_signal(signal.SIGTERM)
         for process in reversed(self.processes):
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(5)
+                process.wait(30)
 
 
 def base_environment(home: Path, checkpoint_root: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running = Service(home, base_environment(home, home), scaled_out=False)
     try:
         running.spawn("server", "serve", "--login", "--port", str(running.port), "--no-worker")
-        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=60)
+        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=120)
         yield running
     finally:
         running.stop()
@@ -41,9 +41,10 @@ def join(client: httpx.Client, token: str, name: str) -> None:
 def run_id(service: Service) -> str:
     key = {"Authorization": f"Bearer {service.local_key()}"}
     body = {"run_id": "scanned", "project": "p", "name": "n"}
-    httpx.post(f"{service.url}/api/v1/runs", json=body, headers=key).raise_for_status()
+    httpx.post(f"{service.url}/api/v1/runs", json=body, headers=key, timeout=60).raise_for_status()
     points = {"points": [{"step": 1, "values": {"kl": 0.5}}]}
-    httpx.post(f"{service.url}/api/v1/runs/scanned/scalars", json=points, headers=key).raise_for_status()
+    path = "/api/v1/runs/scanned/scalars"
+    httpx.post(f"{service.url}{path}", json=points, headers=key, timeout=60).raise_for_status()
     return "scanned"
 
 
@@ -89,7 +90,7 @@ def test_a_careless_server_is_found_out() -> None:
             )
 
         careless.answer = answer
-        with httpx.Client(base_url=careless.url("").rstrip("/"), trust_env=False) as client:
+        with httpx.Client(base_url=careless.url("").rstrip("/"), timeout=60, trust_env=False) as client:
             found = "\n".join(scan(client, anonymous=True))
     for sign in (
         "/: x-content-type-options is None",

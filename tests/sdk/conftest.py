@@ -214,7 +214,7 @@ def rig(quick_settings: Settings, tmp_path: Path) -> Iterator[Rig]:
 def wait_until() -> Callable[..., None]:
     """Waits for a condition, and fails when it does not come."""
 
-    def wait(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "the condition did not come true"

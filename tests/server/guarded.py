@@ -40,4 +40,4 @@ def newcomer(live: LiveServer, name: str, *, makes_operator: bool = False, **rol
 def stranger(live: LiveServer, **headers: str) -> httpx.Client:
     """A browser in which nobody has signed in."""
     given = {"Origin": live.url, **headers}
-    return httpx.Client(base_url=f"{live.url}/api/v1", headers=given, timeout=20, trust_env=False)
+    return httpx.Client(base_url=f"{live.url}/api/v1", headers=given, timeout=60, trust_env=False)

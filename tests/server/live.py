@@ -108,11 +108,11 @@ def started(settings: Callable[..., dict[str, Any]]) -> Iterator[Starter]:
         server = PageServer(services, url, ready.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
         thread.start()
-        assert ready.wait(20)
+        assert ready.wait(60)
         live = LiveServer(
             url,
             services,
-            httpx.Client(base_url=url, timeout=20, trust_env=False),
+            httpx.Client(base_url=url, timeout=60, trust_env=False),
             services.keyring.create(Purpose.ingest, project=None, label="test"),
             services.keyring.create(Purpose.worker, project=None, label="test"),
             server,
@@ -124,7 +124,7 @@ def started(settings: Callable[..., dict[str, Any]]) -> Iterator[Starter]:
     for live, thread in running:
         live.http.close()
         live.server.handle_exit(15, None)
-        thread.join(15)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -19,7 +19,7 @@ def sent(browser: Person) -> str:
 
 def returned(there: str) -> str:
     """Where the provider sends it."""
-    response = httpx.get(there, follow_redirects=False, trust_env=False)
+    response = httpx.get(there, follow_redirects=False, timeout=60, trust_env=False)
     assert response.status_code == 302, response.text
     return response.headers["location"]
 

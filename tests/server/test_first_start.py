@@ -41,8 +41,8 @@ def serving(home: Path, wait_until: WaitUntil) -> Iterator[tuple[str, list[str]]
         yield address, lines
     finally:
         process.terminate()
-        process.wait(20)
-        reader.join(5)
+        process.wait(60)
+        reader.join(30)
         process.stdout.close()
 
 
@@ -55,7 +55,7 @@ def join(address: str, token: str) -> int:
     headers = {"Origin": address}
     body = {**BODY, "token": token}
     return httpx.post(
-        f"{address}/api/v1/session/join", json=body, headers=headers, trust_env=False
+        f"{address}/api/v1/session/join", json=body, headers=headers, timeout=60, trust_env=False
     ).status_code
 
 
@@ -68,7 +68,7 @@ def test_the_link_of_the_first_start_is_replaced_by_the_next_and_gone_once_it_wa
     with serving(tmp_path, wait_until) as (address, lines):
         second = token_in(lines, address)
         assert join(address, first) == 410
-        assert httpx.get(f"{address}/api/v1/runs", trust_env=False).status_code == 401
+        assert httpx.get(f"{address}/api/v1/runs", timeout=60, trust_env=False).status_code == 401
         assert join(address, second) == 200
         assert join(address, second) == 410
     with serving(tmp_path, wait_until) as (address, lines):

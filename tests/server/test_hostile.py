@@ -36,7 +36,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running.environment |= {"COLLAPSEWATCH_BODY_SECONDS": "2", "COLLAPSEWATCH_STALL_SECONDS": "86400"}
     try:
         running.spawn("server", "serve", "--port", str(running.port), "--no-worker")
-        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=60)
+        running.wait_until(running.is_ready, "the server is ready", timeout_seconds=120)
         assert send(running, "/runs", {"run_id": "r", "project": "p", "name": "n"}).status_code == 201
         assert send(running, "/runs/r/batches", batch()).status_code == 202
         yield running

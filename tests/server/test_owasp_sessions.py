@@ -139,13 +139,17 @@ def test_no_page_of_another_origin_changes_anything_with_the_cookie(
 ) -> None:
     before = contents(guarded, without=NOTED)
     tried = 0
-    with httpx.Client(base_url=guarded.url, cookies=guarded.http.cookies, trust_env=False) as browser:
+    with httpx.Client(
+        base_url=guarded.url, cookies=guarded.http.cookies, timeout=60, trust_env=False
+    ) as browser:
         for (method, template), rule in RULES.items():
             if method == "GET" or isinstance(rule, Door):
                 continue
             # All of them at one route; the guard is the same for each.
             for headers in ELSEWHERE if template.endswith("/shares") else ELSEWHERE[-2:]:
-                answer = browser.request(method, template.format(**known), headers=headers, json={})
+                answer = browser.request(
+                    method, template.format(**known), headers=headers, json={}, timeout=60
+                )
                 assert answer.status_code == 403, (method, template, headers, answer.text)
                 assert answer.json()["error"]["code"] == "cross_site"
                 tried += 1
@@ -158,7 +162,7 @@ def test_no_page_of_another_origin_changes_anything_with_the_cookie(
 def test_no_page_of_another_origin_signs_a_browser_in(
     guarded: LiveServer, path: str, headers: dict[str, str]
 ) -> None:
-    answer = httpx.post(f"{guarded.url}/api/v1{path}", headers=headers, json={})
+    answer = httpx.post(f"{guarded.url}/api/v1{path}", headers=headers, json={}, timeout=60)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "cross_site")
     assert not cookies_of(answer)
 
@@ -173,6 +177,7 @@ def test_a_form_is_no_way_around_the_origin(
         content=f'{{"title": "x", "kind": "run", "run_ids": ["{known["run_id"]}"]}}'.encode(),
         headers={"Content-Type": content_type, "Origin": "https://evil.example"},
         cookies=guarded.http.cookies,
+        timeout=60,
     )
     assert answer.json()["error"]["code"] == "cross_site"
 
@@ -204,7 +209,7 @@ def test_a_method_that_is_only_named_is_not_taken(
 def test_odd_methods_get_nothing_out_of_any_route(
     guarded: LiveServer, known: dict[str, Any], method: str
 ) -> None:
-    with httpx.Client(base_url=guarded.url, trust_env=False) as browser:
+    with httpx.Client(base_url=guarded.url, timeout=60, trust_env=False) as browser:
         for template in {template for _, template in RULES if "/api/" in template or template == "/metrics"}:
             path = template.format(**known)
             answer = browser.request(method, path)

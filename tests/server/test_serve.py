@@ -70,12 +70,12 @@ class Serving:
         start = time.monotonic()
         self.process.send_signal(number)
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         finally:
             if self.process.poll() is None:
                 self.process.kill()
-                self.process.wait(5)
-            self._reader.join(5)
+                self.process.wait(30)
+            self._reader.join(30)
             assert self.process.stdout is not None
             self.process.stdout.close()
         return time.monotonic() - start
@@ -120,7 +120,7 @@ def test_serve_prints_its_address_and_stops_at_once_with_open_streams(
     serve: Callable[..., Serving], number: signal.Signals
 ) -> None:
     serving = serve("--no-worker")
-    with httpx.Client(base_url=str(serving.url), trust_env=False) as client:
+    with httpx.Client(base_url=str(serving.url), timeout=60, trust_env=False) as client:
         # There is no worker.
         assert client.get("/readyz").json()["status"] == "degraded"
         with client.stream("GET", "/api/v1/stream") as response:
@@ -153,7 +153,7 @@ def test_the_first_start_leaves_a_key_for_this_user_and_the_next_keeps_it(
     assert left["read_key"] not in first.output + second.output
     headers = {"Authorization": f"Bearer {left['api_key']}"}
     body = {"run_id": "r", "project": "p", "name": "n"}
-    with httpx.Client(base_url=str(second.url), headers=headers, trust_env=False) as client:
+    with httpx.Client(base_url=str(second.url), headers=headers, timeout=60, trust_env=False) as client:
         assert client.post("/api/v1/runs", json=body).status_code == 201
         assert client.post("/api/v1/runs/r/batches", json=batch_body(1)).status_code == 202
 
@@ -168,7 +168,7 @@ def test_the_worker_scores_is_restarted_and_ends_with_the_server(
     pid = serving.process.pid
     wait_until(lambda: children_of(pid), "the worker runs")
     (worker,) = children_of(pid)
-    with httpx.Client(base_url=str(serving.url), headers=headers, trust_env=False) as client:
+    with httpx.Client(base_url=str(serving.url), headers=headers, timeout=60, trust_env=False) as client:
         client.post("/api/v1/runs", json={"run_id": "r", "project": "p", "name": "n"})
         os.kill(worker, signal.SIGKILL)
         assert client.post("/api/v1/runs/r/batches", json=batch_body(1)).status_code == 202
@@ -244,7 +244,7 @@ def test_keys_are_made_listed_and_revoked(environment: dict[str, str], serve: Ca
     assert "node 7" in listed
 
     serving = serve("--no-worker")
-    with httpx.Client(base_url=str(serving.url), trust_env=False) as client:
+    with httpx.Client(base_url=str(serving.url), timeout=60, trust_env=False) as client:
 
         def status() -> int:
             body = {"run_id": "r", "project": "p", "name": "n"}
@@ -268,7 +268,7 @@ def test_a_worker_key_chosen_by_the_operator_is_good(
     key = "cw_worker_" + "k" * 43
     environment["COLLAPSEWATCH_WORKER_KEY"] = key
     serving = serve("--no-worker")
-    with httpx.Client(base_url=str(serving.url), trust_env=False) as client:
+    with httpx.Client(base_url=str(serving.url), timeout=60, trust_env=False) as client:
         headers = {"Authorization": f"Bearer {key}"}
         answer = client.post("/api/v1/worker/claim", json={"worker": "w"}, headers=headers)
     assert answer.status_code == 204
@@ -288,7 +288,7 @@ def test_a_message_in_the_hands_of_a_killed_server_is_sent_by_the_next_with_the_
     with http_receiver() as receiver:
         receiver.answer = answer
         first = serve("--no-worker")
-        with httpx.Client(base_url=f"{first.url}/api/v1", trust_env=False) as client:
+        with httpx.Client(base_url=f"{first.url}/api/v1", timeout=60, trust_env=False) as client:
             draft = {"name": "hook", "kind": "webhook", "url": receiver.url("/hook-token")}
             assert client.post("/channels", json=draft).status_code == 201
         change_id = tell(database, add_alert(database))
@@ -299,7 +299,7 @@ def test_a_message_in_the_hands_of_a_killed_server_is_sent_by_the_next_with_the_
             session.execute(text("UPDATE channels SET lease_until = lease_until - 1000"))
         second = serve("--no-worker")
         wait_until(lambda: len(receiver.got) == 2)
-        with httpx.Client(base_url=f"{second.url}/api/v1", trust_env=False) as client:
+        with httpx.Client(base_url=f"{second.url}/api/v1", timeout=60, trust_env=False) as client:
             wait_until(lambda: client.get("/channels/1").json()["last_sent_at"])
             (kept,) = client.get("/channels/1/deliveries").json()["deliveries"]
             later = tell(database, add_alert(database))

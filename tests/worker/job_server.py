@@ -21,7 +21,7 @@ from tests.worker.small_server import SmallServer
 KEY = "worker-key"
 
 
-def wait_until(condition: Callable[[], object], what: str, *, timeout_seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, *, timeout_seconds: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
