@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_the_way_can_be_played(run_page: Page) -> None:
     play = run_page.get_by_test_id("player-play")
     # It takes four seconds in all: nobody can be sure to see a part of it unless its clock stands still.
     run_page.clock.install()
-    run_page.clock.pause_at(datetime.now() + timedelta(hours=1))
+    run_page.clock.pause_at(datetime.now(UTC) + timedelta(hours=1))
     play.click()
     expect(play).to_have_attribute("aria-label", "Pause")
     run_page.clock.run_for(700)
