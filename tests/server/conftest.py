@@ -30,8 +30,8 @@ def start_sqlite_server(tmp_path: Path) -> Iterator[Starter]:
 
 @pytest.fixture
 def live(start_server: Starter) -> LiveServer:
-    """One server with short leases."""
-    return start_server(lease_seconds=1.0, reconcile_seconds=0.1)
+    """One server whose leases nobody loses by waiting; `LiveServer.lose_leases` ends them."""
+    return start_server(lease_seconds=60.0, reconcile_seconds=0.1)
 
 
 @pytest.fixture(scope="module")

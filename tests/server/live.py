@@ -19,6 +19,17 @@ from collapsewatch_server.settings import ServerSettings
 Json = dict[str, Any]
 
 
+class LongHeard:
+    """A hearing without a break."""
+
+    def lost(self) -> None:
+        """It was not."""
+
+    def since(self, now: float) -> float:
+        """From the beginning."""
+        return 0.0
+
+
 @dataclass
 class LiveServer:
     """A server that answers, and calls of its API."""
@@ -85,6 +96,14 @@ class LiveServer:
         """Moves a time into the past, which is what the clock would do."""
         with self.services.database.write_session() as session:
             session.execute(text(f"UPDATE {table} SET {column} = {column} - {seconds}"))  # noqa: S608
+
+    def lose_leases(self) -> None:
+        """Ends all leases, as of workers that could be heard all the time and said nothing."""
+        self.age("jobs", "lease_until", 1e6)
+        queue = vars(self.services.queue)
+        hearing, queue["_hearing"] = queue["_hearing"], LongHeard()
+        self.services.queue.reconcile()
+        queue["_hearing"] = hearing
 
     def watch_with(self, **limits: float) -> None:
         """From now on the watch has these limits, and hears as before."""
