@@ -234,6 +234,7 @@ def test_a_run_that_stalls_and_then_counts_as_crashed_is_one_item(
     crashed = only(live)
     assert (crashed["severity"], crashed["state"], crashed["num_alerts"]) == ("critical", "open", 2)
     assert (crashed["run_id"], crashed["opened_step"]) == (run_id, None)
+    live.watch_with(stall_seconds=3600, crash_seconds=7200)
     log(live, run_id, {1: 0.5})
     wait_until(lambda: only(live)["state"] == "resolved", "a sign of life resolves it")
     assert changes(live)[:4] == ["opened", "acknowledged", "escalated", "resolved"]

@@ -21,6 +21,10 @@ QUICK: Json = {
 }
 
 
+PATIENT = {"stall_seconds": 3600.0, "crash_seconds": 7200.0}
+"""What is alive again stays alive, however long the machine stands still."""
+
+
 def start(live: LiveServer, run_id: str, writer_id: str, attempt: str = "a1", at: float = 100.0) -> None:
     body = {
         "run_id": run_id,
@@ -76,6 +80,7 @@ def test_a_dead_run_stalls_then_crashes_and_a_sign_of_life_revives_it(
     wait_until(lambda: set(alerts(live, run_id)) == {"run_crashed"})
     assert alerts(live, run_id)["run_crashed"]["severity"] == "critical"
     assert live.get(f"/runs/{run_id}")["open_alerts"] == {"critical": 1, "warning": 0, "info": 0}
+    live.watch_with(**PATIENT)
     assert beat(live, run_id) == "running"
     wait_until(lambda: "run_crashed" in alerts(live, run_id, "resolved"))
     assert {"run_stalled", "run_crashed"} <= set(alerts(live, run_id, "resolved"))
@@ -88,9 +93,12 @@ def test_data_is_a_sign_of_life_unless_a_dead_process_left_it_behind(
     live = start_server(**QUICK)
     run_id = live.start_run()
     wait_until(lambda: state(live, run_id) == "stalled")
+    live.watch_with(**PATIENT)
     assert live.send_batch(run_id, 0).status_code == 202
     assert state(live, run_id) == "running"
+    live.watch_with(stall_seconds=0.5)
     wait_until(lambda: state(live, run_id) == "stalled")
+    live.watch_with(**PATIENT)
     scalars = {"points": [{"step": 1, "values": {"kl": 0.1}}]}
     late = live.ingest("POST", f"/runs/{run_id}/scalars", json=scalars, headers=LATE)
     assert late.status_code == 200
@@ -140,14 +148,14 @@ def test_a_writer_that_comes_after_the_others_have_ended_makes_the_run_run(live:
 
 
 def test_a_heartbeat_says_what_waits_and_what_was_lost(start_server: Any, wait_until: WaitUntil) -> None:
-    live = start_server(**QUICK | {"stall_seconds": 60.0, "lag_seconds": 5.0, "quiet_seconds": 100.0})
+    live = start_server(**QUICK | {"stall_seconds": 3600.0, "lag_seconds": 300.0, "quiet_seconds": 3600.0})
     run_id = live.start_run()
-    waiting = {"spool_records": 3, "spool_bytes": 900, "spool_oldest_seconds": 6.5}
+    waiting = {"spool_records": 3, "spool_bytes": 900, "spool_oldest_seconds": 400.0}
     beat(live, run_id, "w1", host="gpu-07", rank=0, **waiting, dropped={"budget": 2})
     beat(live, run_id, "w2", rank=1, spool_records=1, spool_bytes=100, dropped={"budget": 1, "invalid": 4})
     detail = live.get(f"/runs/{run_id}")
     assert (detail["num_writers"], detail["spool_records"], detail["spool_bytes"]) == (2, 4, 1000)
-    assert detail["spool_oldest_seconds"] >= 6.5
+    assert detail["spool_oldest_seconds"] >= 400
     assert detail["dropped"] == {"budget": 3, "invalid": 4}
     assert detail["last_seen_at"] is not None
     wait_until(lambda: {"spool_backlog", "data_dropped"} <= set(alerts(live, run_id)))
@@ -194,13 +202,14 @@ def test_a_heartbeat_that_says_nothing_new_is_not_written(live: LiveServer) -> N
 
 
 def test_a_trainer_that_hangs_is_told_by_its_missing_steps(start_server: Any, wait_until: WaitUntil) -> None:
-    live = start_server(**QUICK | {"stall_seconds": 60.0, "quiet_seconds": 0.5})
+    live = start_server(**QUICK | {"stall_seconds": 3600.0, "quiet_seconds": 0.5})
     run_id = live.start_run()
     points = [{"step": step, "values": {"kl": 0.1}, "logged_at": 100.0 + step / 1000} for step in range(5)]
     assert live.ingest("POST", f"/runs/{run_id}/scalars", json={"points": points}).status_code == 200
     wait_until(lambda: "no_new_steps" in alerts(live, run_id))
     assert alerts(live, run_id)["no_new_steps"]["evidence"]["interval_seconds"] == pytest.approx(0.001)
     assert state(live, run_id) == "running"
+    live.watch_with(quiet_seconds=3600.0)
     assert live.send_batch(run_id, 5).status_code == 202
     wait_until(lambda: "no_new_steps" in alerts(live, run_id, "resolved"))
 
@@ -208,7 +217,7 @@ def test_a_trainer_that_hangs_is_told_by_its_missing_steps(start_server: Any, wa
 def test_jobs_without_a_worker_raise_an_alert_that_goes_when_one_comes(
     start_server: Any, wait_until: WaitUntil
 ) -> None:
-    live = start_server(**QUICK | {"stall_seconds": 600.0, "lag_seconds": 1.0})
+    live = start_server(**QUICK | {"stall_seconds": 3600.0, "lag_seconds": 1.0, "lease_seconds": 60.0})
     run_id = live.start_run()
     assert live.send_batch(run_id, 0).status_code == 202
     wait_until(lambda: {"no_worker", "queue_lag"} <= set(service_alerts(live)))
@@ -288,6 +297,7 @@ def test_states_and_alerts_of_the_watch_reach_open_pages(start_server: Any, wait
     live = start_server(**QUICK)
     run_id = live.start_run()
     wait_until(lambda: "run_stalled" in alerts(live, run_id))
+    live.watch_with(**PATIENT)
     beat(live, run_id)
     wait_until(lambda: "run_stalled" in alerts(live, run_id, "resolved"))
     told = live.services.reading.events_after(0, run_id, 100)
