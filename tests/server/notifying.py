@@ -73,10 +73,12 @@ def until(wait_until: WaitUntil, notifier: Notifier, condition: Callable[[], obj
 
 
 def settle(notifier: Notifier, seconds: float = 0.3) -> None:
-    """Looks again and again, so that what must not happen had its chance."""
+    """Looks again and again until nothing is being sent, so that what must not happen had its chance."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    num_looks = 0
+    while time.monotonic() < until or num_looks < seconds / 0.03 or (notifier._busy and num_looks < 1000):
         notifier.look()
+        num_looks += 1
         time.sleep(0.02)
 
 

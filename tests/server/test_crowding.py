@@ -23,8 +23,8 @@ def test_what_stands_outside_of_them_does(end: bytes) -> None:
 
 @pytest.mark.parametrize("piece", [b'\\"', b"\\\\", b'""', b'"', b'x\\"'])
 def test_a_string_that_is_never_closed_takes_no_longer_than_any_other(piece: bytes) -> None:
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(BodyTooLarge):
         refuse_crowded(CROWD + b'"' + piece * 200_000)
     # It took more than five minutes, with the interpreter's lock held.
-    assert time.monotonic() - start < 10
+    assert time.thread_time() - start < 10

@@ -129,11 +129,12 @@ def test_nobody_waits_for_others_writes_beyond_the_answer_that_was_promised(depl
             return int(session.scalar(text(shown)))
 
     usual = patience()
-    with answer_by(time.monotonic() + 1):
-        assert patience() <= 1000 < usual
+    limit = usual - 500
+    with answer_by(time.monotonic() + limit / 1000):
+        assert 0 < patience() <= limit
         # Who has promised more does not wait longer for it.
         with answer_by(time.monotonic() + 3600):
-            assert patience() <= 1000
+            assert 0 < patience() <= limit
     assert patience() == usual
     database.close()
 
@@ -145,11 +146,11 @@ def test_a_turn_is_waited_for_until_the_answer_is_due(tmp_path: Any) -> None:
     def hold() -> None:
         with database.write_session():
             has_turn.set()
-            release.wait(20)
+            release.wait(60)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert has_turn.wait(20)
+    assert has_turn.wait(60)
     with pytest.raises(WriterBusy, match="within 0 s"), answer_by(0.0), database.write_session():
         pass
     release.set()

