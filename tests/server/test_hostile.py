@@ -33,7 +33,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     home = tmp_path_factory.mktemp("hostile")
     running = Service(home, base_environment(home, home), scaled_out=False)
     # The watch leaves the run alone while it is looked at.
-    running.environment |= {"COLLAPSEWATCH_BODY_SECONDS": "2", "COLLAPSEWATCH_STALL_SECONDS": "86400"}
+    running.environment |= {"COLLAPSEWATCH_STALL_SECONDS": "86400", "COLLAPSEWATCH_LAG_SECONDS": "86400"}
+    running.environment["COLLAPSEWATCH_BODY_SECONDS"] = "5"
     try:
         running.spawn("server", "serve", "--port", str(running.port), "--no-worker")
         running.wait_until(running.is_ready, "the server is ready", timeout_seconds=120)
@@ -227,7 +228,7 @@ def test_a_flood_of_headers_ends_its_connection_and_nothing_else(service: Servic
     before = contents(service)
     answer = b""
     with socket.create_connection(("127.0.0.1", service.port), 10) as connection:
-        connection.settimeout(20)
+        connection.settimeout(60)
         try:
             connection.sendall(head)
             connection.shutdown(socket.SHUT_WR)
@@ -254,7 +255,7 @@ def test_slow_senders_hold_up_nobody_and_are_told_so(service: Service) -> None:
             connection.sendall(head.encode())
         assert send(service, SCALARS, value(b"0.5")).status_code == 200
         told = slow[0]
-        told.settimeout(30)
+        told.settimeout(60)
         assert told.recv(1000).split()[1] == b"408"
     finally:
         for connection in slow:
