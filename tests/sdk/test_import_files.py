@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from collapsewatch.importers.files import SETTLE_SECONDS, json_rows
+from collapsewatch.importers.files import SETTLE_SECONDS, Watch, json_rows
 from collapsewatch.importers.formats import MAX_ROLLOUTS
 from collapsewatch.importers.registry import chosen_format
 from collapsewatch.importers.steps import ImportFailedError, Step
 from tests.sdk.importing import following, reading, steps_of, write_rows
+from tests.servers import wait_until
 
 LINES = b'{"n": 1}\n\n{"n": 2}\n{"n": 3}'
 ROW = {"group": "g", "prompt": "p", "response": "a </think>"}
@@ -106,12 +107,24 @@ def test_the_same_fault_over_and_over_is_told_a_few_times_and_counted(tmp_path: 
     assert len(told) < 20
 
 
+class CountingWatch(Watch):
+    """Knows how often it has waited."""
+
+    def __init__(self, idle_seconds: float) -> None:
+        super().__init__(follows=True, idle_seconds=idle_seconds, poll_seconds=0.02)
+        self.num_waits = 0
+
+    def wait(self) -> bool:
+        self.num_waits += 1
+        return super().wait()
+
+
 class Collected:
     """The steps of a path that is followed, in a thread of their own."""
 
-    def __init__(self, path: Path, format_name: str, idle_seconds: float = 0.6) -> None:
+    def __init__(self, path: Path, format_name: str, idle_seconds: float = 600) -> None:
         self.steps: list[Step] = []
-        self.watch = following(idle_seconds)
+        self.watch = CountingWatch(idle_seconds)
         look, _ = reading(watch=self.watch)
         look.is_folder = path.is_dir()
         format_ = chosen_format(format_name, path)
@@ -120,8 +133,14 @@ class Collected:
         )
         self.thread.start()
 
+    def has_waited(self) -> None:
+        """Comes back once all that is there now was read, and more is waited for."""
+        before = self.watch.num_waits
+        wait_until(lambda: self.watch.num_waits > before + 2 or not self.thread.is_alive())
+
     def numbers(self) -> list[int]:
-        self.thread.join(20)
+        """The steps, once nothing new came for as long as the test says, or it was stopped."""
+        self.thread.join(60)
         assert not self.thread.is_alive()
         return [step.number for step in self.steps]
 
@@ -134,6 +153,8 @@ def test_a_file_that_grows_is_followed_in_the_middle_of_a_line(tmp_path: Path) -
         with path.open("a") as file:
             file.write(text[start : start + 37])
         time.sleep(0.01)
+    collected.has_waited()
+    collected.watch.stopped.set()
     assert collected.numbers() == [0, 1]
     assert [len(step.rollouts) for step in collected.steps] == [2, 3]
 
@@ -141,7 +162,8 @@ def test_a_file_that_grows_is_followed_in_the_middle_of_a_line(tmp_path: Path) -
 def test_a_folder_that_fills_is_followed_until_nothing_comes(tmp_path: Path) -> None:
     row = {"input": "p", "output": "a", "score": 1.0}
     write_rows(tmp_path / "1.jsonl", [row])
-    collected = Collected(tmp_path, "verl")
+    # Longer than a busy machine stands still between two of them.
+    collected = Collected(tmp_path, "verl", idle_seconds=4)
     for number in (2, 3):
         time.sleep(0.1)
         write_rows(tmp_path / f"{number}.jsonl", [row] * number)
@@ -152,33 +174,34 @@ def test_a_folder_that_fills_is_followed_until_nothing_comes(tmp_path: Path) -> 
 def test_the_newest_file_of_a_folder_waits_until_it_is_settled(tmp_path: Path) -> None:
     row = {"input": "p", "output": "a", "score": 1.0}
     path = write_rows(tmp_path / "1.jsonl", [row])
-    look, _ = reading(watch=following(30.0))
-    steps = chosen_format("verl", tmp_path).steps(tmp_path, look)
-    thread = threading.Timer(0.3, lambda: os.utime(path, (time.time(), time.time() - SETTLE_SECONDS - 1)))
-    with path.open("a") as file:
-        file.write('{"input": "p", "output": "half')
-        file.flush()
-        thread.start()
-        time.sleep(0.1)
-        file.write(' a line", "score": 0.0}\n')
-    started = time.monotonic()
-    assert len(next(steps).rollouts) == 2
-    assert time.monotonic() - started > 0.1
-    thread.join()
+    path.write_text(path.read_text() + '{"input": "p", "output": "half')
+    collected = Collected(tmp_path, "verl")
+    for text in (' a line", "score": 0.0}\n', ""):
+        with path.open("a") as file:
+            file.write(text)
+        # Fresh, however long the machine stands still.
+        os.utime(path, (time.time(), time.time() + 600))
+        collected.has_waited()
+        assert collected.steps == []
+    os.utime(path, (time.time(), time.time() - SETTLE_SECONDS - 1))
+    wait_until(lambda: collected.steps)
+    collected.watch.stopped.set()
+    assert [len(step.rollouts) for step in collected.steps] == [2]
+    assert collected.numbers() == [1]
 
 
 def test_a_follow_that_is_stopped_hands_on_what_is_there(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", rows_of_step(0))
-    collected = Collected(path, "recorded", idle_seconds=600)
-    time.sleep(0.1)
+    collected = Collected(path, "recorded")
+    collected.has_waited()
     collected.watch.stopped.set()
     assert collected.numbers() == [0]
 
 
 def test_a_file_that_is_begun_anew_is_not_waited_for(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", [row for n in range(3) for row in rows_of_step(n)])
-    collected = Collected(path, "recorded", idle_seconds=600)
-    time.sleep(0.1)
+    collected = Collected(path, "recorded")
+    collected.has_waited()
     path.write_text("")
     assert collected.numbers() == [0, 1, 2]
 
@@ -186,10 +209,10 @@ def test_a_file_that_is_begun_anew_is_not_waited_for(tmp_path: Path) -> None:
 def test_what_the_import_itself_takes_does_not_count_as_idle() -> None:
     watch = following(idle_seconds=0.2)
     time.sleep(0.3)
-    assert watch.wait()
     began = time.monotonic()
     while watch.wait():
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
+    # It still waited for all of its time.
     assert time.monotonic() - began >= 0.15
 
 
@@ -197,7 +220,9 @@ def test_an_empty_folder_that_is_followed_is_waited_at(tmp_path: Path) -> None:
     for format_name in ("verl", "columns"):
         folder = tmp_path / format_name
         folder.mkdir()
-        collected = Collected(folder, format_name, idle_seconds=0.6)
-        time.sleep(0.1)
+        collected = Collected(folder, format_name)
+        collected.has_waited()
         write_rows(folder / "1.jsonl", [{"input": "p", "output": "a", "score": 1.0}])
+        collected.has_waited()
+        collected.watch.stopped.set()
         assert collected.numbers() == [1]

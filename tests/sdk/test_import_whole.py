@@ -133,7 +133,7 @@ def test_a_folder_is_followed_while_it_fills(service: Service, tmp_path: Path) -
     ]
     folder = tmp_path / "rollout_data"
     folder.mkdir()
-    arguments = ["import", str(folder), "--name", "followed", "--follow", "--until-idle", "20"]
+    arguments = ["import", str(folder), "--name", "followed", "--follow", "--until-idle", "120"]
     with subprocess.Popen([*COMMAND, *arguments], env=service.environment, stderr=subprocess.PIPE) as process:
         for number in range(1, 5):
             write_rows(folder / f"{number}.jsonl", [{**row, "step": number} for row in rows])

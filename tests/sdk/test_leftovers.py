@@ -1,5 +1,6 @@
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,17 +100,20 @@ def test_when_the_server_takes_nothing_all_stays_and_the_next_folder_is_not_trie
 def test_patience_is_with_a_standstill_and_not_with_the_whole(
     tmp_path: Path, recorder: Recorder, quick_settings: Settings, boundary: Boundary
 ) -> None:
-    # Every request is answered late, so that the whole takes longer than the patience.
+    # Every request is answered late, so that the whole takes longer than the patience. No standstill of the
+    # machine is as long as that.
     pause = threading.Event()
 
     def answers(seen: Seen) -> None:
-        pause.wait(0.3)
+        pause.wait(0.5)
 
     recorder.answers = answers
-    left_run(tmp_path, recorder.url, num_steps=4)
-    (result,) = ship_leftovers(tmp_path, quick_settings, boundary, patience_seconds=2.0)
+    left_run(tmp_path, recorder.url, num_steps=6)
+    began = time.monotonic()
+    (result,) = ship_leftovers(tmp_path, quick_settings, boundary, patience_seconds=5.0)
+    assert time.monotonic() - began > 5.0
     assert result.state is LeftoverState.shipped
-    assert len(recorder.batches()) == 4
+    assert len(recorder.batches()) == 6
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -23,7 +23,7 @@ def script(body: str, recorder: Recorder, **environ: str) -> subprocess.Complete
         env={**os.environ, "COLLAPSEWATCH_URL": recorder.url, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -112,7 +112,7 @@ def test_a_child_that_outlives_its_parent_does_not_hold_the_parents_spool(
         child = os.fork()
         if child == 0:
             os.close(1), os.close(2)
-            time.sleep(30)
+            time.sleep(600)
             os._exit(0)
         print(child, flush=True)
         os._exit(0)

@@ -82,7 +82,7 @@ def test_a_run_that_is_still_on_its_way_is_waited_for(run: collapsewatch.Run, li
 
 def test_a_run_that_does_not_arrive_is_given_up(run: collapsewatch.Run, links: Links) -> None:
     links.num_unknown = 10_000
-    page = run.show(timeout_seconds=0.2)
+    page = run.show(timeout_seconds=1.5)
     assert page.url == ""
     assert "has not arrived" in page._repr_html_()
     links.num_unknown = 0
@@ -106,7 +106,7 @@ def test_where_people_sign_in_a_key_for_reading_makes_the_link(
 ) -> None:
     settings = Settings(recorder.url, "cw_ingest_x", "cw_read_x", spool_root=tmp_path)
     window = showing.RunWindow(settings, "r")
-    options: dict[str, Any] = {"height": 500, "days": 1.0, "snapshot": False, "timeout_seconds": 2.0}
+    options: dict[str, Any] = {"height": 500, "days": 1.0, "snapshot": False, "timeout_seconds": 60.0}
     assert window.show("", **options).url
     (seen,) = [seen for seen in recorder.seen if seen.path == "/api/v1/shares"]
     assert seen.headers["authorization"] == "Bearer cw_read_x"
