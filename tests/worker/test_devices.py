@@ -40,7 +40,7 @@ def test_a_worker_that_fails_stops_the_others_and_is_heard() -> None:
     stop, ended = threading.Event(), threading.Event()
 
     def works() -> None:
-        assert stop.wait(10)
+        assert stop.wait(60)
         ended.set()
 
     def fails() -> None:
@@ -70,7 +70,7 @@ def test_every_device_has_a_scoring_process_that_works_beside_the_others(
     wait_until(lambda: slow.job_id in server.done | server.failed, "the other one goes on")
     children = children_of(process.pid)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert all(map(is_gone, children))
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,21 @@ NOISY_CHILD = (
 )
 
 
+@contextmanager
+def read_by_somebody(pipe: Path) -> Iterator[None]:
+    """Begins once the child is inside the call that reads the pipe, and keeps it there."""
+    writers: list[int] = []
+
+    def is_read() -> bool:
+        with suppress(OSError):
+            writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    wait_until(is_read, "the child reads its blob")
+    yield
+    os.close(writers[0])
+
+
 def scoring_settings(folder: Path) -> ScoringSettings:
     return WorkerSettings(device="cpu", blob_url=str(folder / "blobs")).for_scoring("worker-1")
 
@@ -52,7 +69,7 @@ def test_jobs_are_scored_one_after_the_other_and_handed_in(server: JobServer, wo
     assert server.done[1].worker == server.claims[0]["worker"]
     (child,) = children_of(process.pid)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert is_gone(child)
 
 
@@ -87,15 +104,16 @@ def test_a_batch_at_fault_fails_for_good_with_its_traceback_and_the_next_job_is_
 def test_a_killed_child_fails_its_job_and_a_new_child_scores_the_next(
     server: JobServer, workplace: Workplace
 ) -> None:
-    doomed, _ = workplace.blocking_job()
+    doomed, blob = workplace.blocking_job()
     good = workplace.good_job()
     server.jobs = [doomed]
     process = workplace.start(server.url)
     wait_until(lambda: not server.jobs, "the job is claimed")
     (first,) = children_of(process.pid)
-    time.sleep(0.1)
-    server.jobs = [good]
-    os.kill(first, signal.SIGKILL)
+    with read_by_somebody(blob):
+        server.jobs = [good]
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: is_gone(first), "the child is dead")
     wait_until(lambda: good.job_id in server.done, "the next job is done")
     failure = server.failed[doomed.job_id]
     assert "SIGKILL" in failure.error
@@ -124,7 +142,7 @@ def test_the_child_dies_with_its_parent_in_the_middle_of_a_job(
     assert not is_gone(child)
     process.kill()
     process.wait()
-    wait_until(lambda: is_gone(child), "the child is gone", timeout_seconds=5)
+    wait_until(lambda: is_gone(child), "the child is gone")
 
 
 def test_the_lease_is_kept_up_and_work_is_handed_in_even_when_it_was_lost(
@@ -168,8 +186,9 @@ def test_a_stopping_worker_gives_its_job_back_within_its_bound(
     (child,) = children_of(process.pid)
     started = time.monotonic()
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 0
-    assert time.monotonic() - started < 5
+    assert process.wait(60) == 0
+    # Of itself it waits ten seconds for the job.
+    assert time.monotonic() - started < 9.5
     assert server.failed[job.job_id].error == "the worker was stopped"
     assert server.failed[job.job_id].given_back
     assert server.failed[job.job_id].retry
@@ -186,7 +205,7 @@ def test_a_stopping_worker_finishes_a_job_that_is_nearly_done(
     process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
     blob.write_bytes(pack_batch(small_batch(job.step)))
-    assert process.wait(15) == 0
+    assert process.wait(60) == 0
     assert job.job_id in server.done
     assert len(server.claims) == 1
 
@@ -251,7 +270,7 @@ def test_no_job_is_claimed_for_a_child_that_cannot_start(server: JobServer, work
             wait_until(lambda: len(starts) >= 2, "a second try")
         finally:
             stop.set()
-            thread.join(10)
+            thread.join(60)
     assert not thread.is_alive()
     assert starts[1] - starts[0] >= 0.25
     assert server.claims == []
@@ -282,7 +301,7 @@ def test_a_hint_is_claimed_by_its_id_and_without_one_the_claim_call_waits(
             wait_until(lambda: len(server.claims) >= 3, "three claims")
         finally:
             stop.set()
-            thread.join(10)
+            thread.join(60)
     asked = [(claim.get("job_id"), claim["wait_seconds"]) for claim in server.claims[:3]]
     assert asked == [(41, 0.0), (None, 0.0), (None, 0.2)]
 
