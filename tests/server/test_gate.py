@@ -122,8 +122,10 @@ def test_a_lane_that_is_taken_is_told_in_time_and_its_work_knows_the_deadline() 
             from_thread.run_sync(has_begun.set)
             release.wait(60)
 
-        limits = {"max_bytes": 100, "max_requests": 10, "threads": threads}
-        gate, hasty = IntakeGate(**limits, answer_seconds=9), IntakeGate(**limits, answer_seconds=0.2)
+        gate, hasty = (
+            IntakeGate(max_bytes=100, max_requests=10, answer_seconds=seconds, threads=threads)
+            for seconds in (9, 0.2)
+        )
         # One lane before both, so that the one who is refused need not wait as long as the other may work.
         hasty.writing = gate.writing
         with gate.admit() as first, hasty.admit() as second:
