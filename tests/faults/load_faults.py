@@ -56,7 +56,7 @@ def flood(scene: Scene) -> None:
     scene.await_moment(0.3)
     scene.stack.signal_workers(signal.SIGSTOP)
     trainer.start()
-    scene.stack.wait_until(trainer.has_ended, "the flood is over", timeout_seconds=120)
+    scene.stack.wait_until(trainer.has_ended, "the flood is over", timeout_seconds=240)
     keys = set(trainer.ledger.keys())
     rules = frozenset({"batches_deferred", "batches_thinned"})
     scene.other_runs[run_id] = Sent(keys, opened=rules)
@@ -88,7 +88,7 @@ def crowd(scene: Scene) -> None:
     path = f"/api/v1/runs/{scene.trainer.run_id}/batches"
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     head += f"Authorization: Bearer {scene.stack.service.local_key()}\r\nContent-Length: 100000\r\n\r\n"
-    enough, end = (1 if scene.is_short else 5), time.monotonic() + 10
+    enough, end = (1 if scene.is_short else 5), time.monotonic() + 60
     num_refused = num_open = 0
     with ExitStack() as connections:
         while num_refused < enough and time.monotonic() < end and not scene.trainer.has_ended():

@@ -69,13 +69,13 @@ class Scene:
         """
         # A third start that fails makes a job a dead one; that is no fault of the service.
         self.stack.wait_until(lambda: not self.audit.has_tried_jobs(2), "what was tried twice is scored")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             for worker in self.stack.worker_pids():
                 if self._freezes_in_job(worker):
                     return worker
             self.demand(not self.trainer.has_ended() or self._has_open_jobs(), "all was scored already")
-        raise TimeoutError("no worker took a job within 60 s")
+        raise TimeoutError("no worker took a job within 180 s")
 
     def let_jobs_wait(self) -> None:
         """Stops the workers until a few jobs have queued up.

@@ -247,7 +247,7 @@ class Stack:
         return folder
 
     def wait_until(
-        self, condition: Callable[[], object], claim: str, *, timeout_seconds: float = 60.0
+        self, condition: Callable[[], object], claim: str, *, timeout_seconds: float = 180.0
     ) -> None:
         """As `Service.wait_until`, for conditions that ask a database which may be away."""
 

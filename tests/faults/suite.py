@@ -18,8 +18,8 @@ from tests.faults.stack import Stack, TrainerProcess, Unavailable
 from tests.faults.workload import Salts, Workload
 
 DEPLOYMENTS = ("embedded", "scaled_out")
-SETTLE_SECONDS = 120.0
-_STANDING_SECONDS = 45.0
+SETTLE_SECONDS = 240.0
+_STANDING_SECONDS = 120.0
 _MAX_TRIES = 3
 _UNDISTURBED = Fault("undisturbed", lambda scene: None, leaves_unanswered=False)
 

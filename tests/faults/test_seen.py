@@ -69,7 +69,7 @@ def test_a_caught_answer_reaches_nobody(network: Proxy) -> None:
     caught = network.catch_answer("/batches")
 
     def let_go() -> None:
-        caught.wait(20)
+        caught.wait(60)
         network.let_go()
 
     threading.Thread(target=let_go, daemon=True).start()

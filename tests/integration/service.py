@@ -60,7 +60,7 @@ class Service:
 
     def is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=2).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=10).status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -81,7 +81,7 @@ class Service:
         return key
 
     def get(self, path: str, **params: Any) -> Any:
-        answer = httpx.get(f"{self.url}/api/v1{path}", params=params, timeout=20)
+        answer = httpx.get(f"{self.url}/api/v1{path}", params=params, timeout=60)
         answer.raise_for_status()
         return answer.json()
 
@@ -98,7 +98,7 @@ class Service:
 
     def wait_until_scored(self, run_id: str, num_batches: int, *, timeout_seconds: float = 240) -> None:
         def scored() -> bool:
-            answer = httpx.get(f"{self.url}/api/v1/runs/{run_id}", timeout=20)
+            answer = httpx.get(f"{self.url}/api/v1/runs/{run_id}", timeout=60)
             if answer.status_code == 404:  # the client sends in the background, also the run itself
                 return False
             jobs = answer.raise_for_status().json()["jobs"]

@@ -42,7 +42,7 @@ def test_the_demo_trains_scores_and_tells_two_runs_apart(tmp_path: Path) -> None
     options = ["--steps", "45", "--port", "0", "--exit-when-done", "--json", str(report)]
     demo = start_demo(tmp_path, *options)
     try:
-        code = demo.wait(280)
+        code = demo.wait(560)
     finally:
         demo.kill()
     assert code == 0, (tmp_path / "demo.log").read_text(errors="replace")[-3000:]
@@ -69,22 +69,22 @@ def test_ctrl_c_stops_everything_the_demo_started(tmp_path: Path) -> None:
 
     def has_run() -> bool:
         try:
-            return any(run["last_step"] is not None for run in httpx.get(url, timeout=2).json()["runs"])
+            return any(run["last_step"] is not None for run in httpx.get(url, timeout=10).json()["runs"])
         except httpx.HTTPError:
             return False
 
     try:
-        end = time.monotonic() + 150
+        end = time.monotonic() + 400
         while not has_run():
             assert demo.poll() is None, (tmp_path / "demo.log").read_text(errors="replace")[-3000:]
-            assert time.monotonic() < end, "no run within 150 s"
+            assert time.monotonic() < end, "no run within 400 s"
             time.sleep(0.5)
         assert processes_of(tmp_path)
         demo.send_signal(signal.SIGINT)
-        demo.wait(30)
+        demo.wait(90)
     finally:
         demo.kill()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while processes_of(tmp_path) and time.monotonic() < end:
         time.sleep(0.1)
     assert processes_of(tmp_path) == []

@@ -153,7 +153,7 @@ def test_plain_curl_is_a_full_client(service: Service) -> None:
         command += ["-H", f"Authorization: Bearer {service.local_key()}"]
         command += ["-H", "Content-Type: application/json"]
         command += ["-d", json.dumps(body), "-w", "\n%{http_code}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         text, status = done.stdout.rsplit("\n", 1)
         return int(status), json.loads(text)
 
@@ -197,7 +197,7 @@ def test_events_resume_exactly_after_a_lost_connection(service: Service) -> None
     def ids(first_id: int | None, num_events: int) -> list[int]:
         headers = {} if first_id is None else {"Last-Event-ID": str(first_id)}
         seen: list[int] = []
-        with httpx.stream("GET", f"{service.url}/api/v1/stream", headers=headers, timeout=20) as stream:
+        with httpx.stream("GET", f"{service.url}/api/v1/stream", headers=headers, timeout=60) as stream:
             for line in stream.iter_lines():
                 if line.startswith("id:"):
                     seen.append(int(line.removeprefix("id:")))
