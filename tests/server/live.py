@@ -4,12 +4,13 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import httpx
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from collapsewatch_server.auth import Purpose
 from collapsewatch_server.launch.serving import PageServer, open_socket, url_of
@@ -109,6 +110,22 @@ class LiveServer:
         """From now on the watch has these limits, and hears as before."""
         watch = vars(self.services.watch)
         watch["_limits"] = replace(watch["_limits"], **limits)
+
+    @contextmanager
+    def statements(self, containing: str) -> Iterator[list[str]]:
+        """What the database is asked meanwhile, as far as these words stand in it."""
+        seen: list[str] = []
+
+        def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+            if containing in statement:
+                seen.append(statement)
+
+        engine = self.services.database.engine
+        event.listen(engine, "before_cursor_execute", note)
+        try:
+            yield seen
+        finally:
+            event.remove(engine, "before_cursor_execute", note)
 
 
 Starter = Callable[..., LiveServer]

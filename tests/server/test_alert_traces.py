@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import select
 
 from collapsewatch.blobs import pack_batch, unpack_batch
 from collapsewatch_server.reading.alert_traces import AlertTraceReading
@@ -220,16 +220,6 @@ def test_the_inbox_says_who_acted_last_by_one_query_for_all_items(
 
 def num_queries(live: LiveServer) -> int:
     """Questions for what people did that a page of the inbox takes."""
-    seen: list[str] = []
-
-    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        if "FROM alert_actions" in statement:
-            seen.append(statement)
-
-    engine = live.services.database.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with live.statements("FROM alert_actions") as seen:
         live.get("/alerts", limit=500)
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
     return len(seen)

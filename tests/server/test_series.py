@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import event
 
 from collapsewatch_server.reading.series_cache import SeriesCache
 from collapsewatch_server.repositories import columns, events, metrics, runs
@@ -129,18 +128,8 @@ def key_of(live: LiveServer, run_id: str) -> int:
 
 def reads_of(live: LiveServer, run_id: str) -> int:
     """Series read from the rows for a question about one metric."""
-    seen: list[str] = []
-
-    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
-        if "metric_points.value" in statement:
-            seen.append(statement)
-
-    engine = live.services.database.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    with live.statements("metric_points.value") as seen:
         shown(live, run_id, "first_turn", metric="retrieval_skill")
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
     return len(seen)
 
 
