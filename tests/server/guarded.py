@@ -10,16 +10,12 @@ from tests.server.live import LiveServer
 
 PASSWORD = "four words nobody guesses"
 LEFT_ALONE: dict[str, Any] = {
+    "repeats": False,
     "lease_seconds": 3600,
-    "reconcile_seconds": 60,
-    "watch_seconds": 60,
-    "stall_seconds": 86_400,
-    "lag_seconds": 86_400,
-    "notify_seconds": 60,
     # Nobody listens there, which is found out at once.
     "channel_hosts": "127.0.0.1:9",
 }
-"""Settings of a server that does nothing of its own accord while it is being called."""
+"""Starts a server that does nothing of its own accord while it is being called."""
 
 
 def newcomer(live: LiveServer, name: str, *, makes_operator: bool = False, **roles: str) -> httpx.Client:

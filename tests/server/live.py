@@ -132,11 +132,16 @@ Starter = Callable[..., LiveServer]
 
 
 def started(settings: Callable[..., dict[str, Any]]) -> Iterator[Starter]:
-    """Starts real servers in threads, whose settings are these and what is given; they end with it."""
+    """Starts real servers in threads, whose settings are these and what is given; they end with it.
+
+    With `repeats=False` a server leaves undone what it would do every few seconds beside its requests.
+    """
     running: list[tuple[LiveServer, threading.Thread]] = []
 
-    def start(**changes: Any) -> LiveServer:
+    def start(*, repeats: bool = True, **changes: Any) -> LiveServer:
         services = build_services(ServerSettings(**settings(**changes)))
+        if not repeats:
+            services = replace(services, repeated=())
         services.prepare()
         listening = open_socket("127.0.0.1", 0)
         url = url_of(listening)

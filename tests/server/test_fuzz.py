@@ -23,8 +23,8 @@ from schemathesis.core.result import Ok
 from sqlalchemy import select
 
 from collapsewatch_server.account_tables import AuditEntry
-from collapsewatch_server.alert_tables import AlertChange, AlertThread
 from collapsewatch_server.tables import Base
+from tests.server.guarded import LEFT_ALONE
 from tests.server.live import LiveServer, batch_body, result_body
 
 MANY = int(os.environ.get("COLLAPSEWATCH_FUZZ", "1"))
@@ -45,10 +45,8 @@ _CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
-_OF_THE_WATCH = ("no_worker", "worker_gone")
 # It notes what was refused, too.
 _OF_THE_AUDIT = ("audit_log",)
-_OF_THE_NOTIFIER = ("planned_changes", "deliveries")
 _NUM_EXAMPLES = 12
 _NUM_EXAMPLES_AGAIN = 3
 _NUM_EXAMPLES_WITHOUT_KEY = 4
@@ -57,16 +55,7 @@ _NUM_EXAMPLES_WITHOUT_KEY = 4
 @pytest.fixture
 def live(start_server: Any) -> LiveServer:
     """A server that does nothing of its own accord while it is being called."""
-    return start_server(  # type: ignore[no-any-return]
-        lease_seconds=3600,
-        reconcile_seconds=60,
-        watch_seconds=60,
-        stall_seconds=86_400,
-        lag_seconds=86_400,
-        notify_seconds=60,
-        # Nobody listens there, which is found out at once.
-        channel_hosts="127.0.0.1:9",
-    )
+    return start_server(**LEFT_ALONE)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fits", "does_not"])
@@ -126,18 +115,8 @@ def contents(live: LiveServer, *, without: tuple[str, ...] = ()) -> dict[str, li
         found = {
             table.name: sorted(str(row) for row in session.execute(select(table)))
             for table in Base.metadata.sorted_tables
-            if table.name not in ("api_keys", "alert_changes", *_OF_THE_NOTIFIER, *without)
+            if table.name not in ("api_keys", *without)
         }
-        # The notifier notes by itself what it has planned.
-        columns = [one for one in AlertChange.__table__.c if one.name != "planned_at"]
-        changes = select(*columns).join(AlertThread, AlertThread.id == AlertChange.thread_pk)
-        rows = session.execute(changes.where(AlertThread.rule.not_in(_OF_THE_WATCH)))
-        found["alert_changes"] = sorted(str(row) for row in rows)
-    # The watch notices by itself that nobody scores what is sent here, and that workers go away.
-    found = {
-        name: [row for row in rows if not any(rule in row for rule in _OF_THE_WATCH)]
-        for name, rows in found.items()
-    }
     blobs = live.services.settings.home / "blobs"
     return {**found, "blobs": sorted(str(path) for path in blobs.rglob("*") if path.is_file())}
 
