@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from collapsewatch.blobs import BlobNotFound, BlobStore
 from collapsewatch_server.db import Database
+from collapsewatch_server.repositories import late_folds
 from collapsewatch_server.tables import Attempt, Batch, BatchResult, EvaluationRow, JobRow, Run
 from tests.faults import derived, standing
 from tests.faults.account import Account, Key, Sent
@@ -62,9 +63,15 @@ class Audit:
             return {key for key, _, _ in _batches(session, _run_pk(session, run_id))}
 
     def is_settled(self, run_id: str, keys: Iterable[Key]) -> bool:
-        """Whether every one of these batches was accepted, and nothing can happen to any any more."""
+        """Whether every one of these batches was accepted, and nothing can happen to any any more.
+
+        Steps that came late are folded a moment after they were stored.
+        """
         with self._database.read_session() as session:
-            found = _batches(session, _run_pk(session, run_id))
+            run_pk = _run_pk(session, run_id)
+            found = _batches(session, run_pk)
+            if any(one.run_pk == run_pk for one in late_folds.behind(session)):
+                return False
         ends = ("done", "dead", "thinned")
         has_all = {key for key, _, _ in found} >= set(keys)
         return has_all and all(job and job.status in ends for *_, job in found)
