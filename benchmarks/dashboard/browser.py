@@ -94,8 +94,11 @@ def _visit(tab: Tab, screen: Screen, patience_seconds: float) -> Opened:
     is_drawn = f"({screen.drawn})({json.dumps(screen.argument)})"
     tab.before_each_page("performance.setResourceTimingBufferSize(5000)")
     begun = time.monotonic()
-    tab.go_to(screen.address)
-    if not tab.wait_for(is_drawn, patience_seconds=patience_seconds, look_seconds=_LOOK_MS / 1000):
+    has_begun = tab.go_to(screen.address, patience_seconds=patience_seconds)
+    left_seconds = begun + patience_seconds - time.monotonic()
+    if not has_begun or not tab.wait_for(
+        is_drawn, patience_seconds=left_seconds, look_seconds=_LOOK_MS / 1000
+    ):
         return Opened(None, 0.0)
     seconds = time.monotonic() - begun
     return Opened(seconds, tab.value_of(f"({_BYTES})()") / 1e6)

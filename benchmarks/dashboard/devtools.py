@@ -127,9 +127,13 @@ class Tab:
         self._browser = browser
         self._session = session
 
-    def go_to(self, address: str) -> None:
-        """Comes back when the page begins to come."""
-        self._browser.ask("Page.navigate", self._session, url=address)
+    def go_to(self, address: str, *, patience_seconds: float = _PATIENCE_SECONDS) -> bool:
+        """Whether the page begins to come within the time given."""
+        try:
+            self._browser.ask("Page.navigate", self._session, patience_seconds=patience_seconds, url=address)
+        except NoAnswer:
+            return False
+        return True
 
     def before_each_page(self, script: str) -> None:
         """Has each page run it before its own scripts."""
